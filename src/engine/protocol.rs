@@ -1,0 +1,451 @@
+//! What front ends and the engine say to each other: plain data, no behaviour, no handles.
+//!
+//! Commands go in order over a channel; the budget and cancellation have ways of their own
+//! ([`super::EngineHandle`]). Text and state changes come back in order and without loss as [`Event`]s;
+//! figures come as a [`Snapshot`], latest wins.
+
+use std::path::PathBuf;
+
+/// Names one answer; counts up from 1. Events of an answer carry its id until its `Finished`.
+pub type GenerationId = u64;
+
+/// Who said a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    System,
+    User,
+    Assistant,
+}
+
+/// One message of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Message {
+    pub role: Role,
+    pub content: String,
+}
+
+/// What the engine is to continue.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Prompt {
+    /// A conversation, rendered with the model's chat template, the assistant to speak next.
+    Chat(Vec<Message>),
+    /// A conversation whose last message is an unfinished answer of the assistant, to be carried on.
+    Continue(Vec<Message>),
+    /// Text as it is, without a template.
+    Raw(String),
+    /// Token ids as they are (`bench`).
+    Tokens(Vec<u32>),
+}
+
+/// How the next token is chosen.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Sampling {
+    /// 0 takes the most likely token.
+    pub temperature: f32,
+    /// 0 keeps every token.
+    pub top_k: u32,
+    /// 1 keeps every token.
+    pub top_p: f32,
+    pub min_p: f32,
+    /// 1 changes nothing.
+    pub repeat_penalty: f32,
+    /// `None` draws a fresh seed for each answer.
+    pub seed: Option<u64>,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self { temperature: 0.7, top_k: 40, top_p: 0.95, min_p: 0.05, repeat_penalty: 1.0, seed: None }
+    }
+}
+
+/// A request for one answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    pub id: GenerationId,
+    pub prompt: Prompt,
+    pub sampling: Sampling,
+    /// At most this many tokens; `None` goes on to an end token or the end of the context.
+    pub max_tokens: Option<u32>,
+    /// Texts that end the answer; not part of it.
+    pub stop: Vec<String>,
+    /// `false` goes on past end tokens (`bench`).
+    pub stop_at_end: bool,
+    /// Whether a template with a thinking switch has it on; `None` leaves it as the template does.
+    pub thinking: Option<bool>,
+}
+
+/// How weights are read from their file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum SourceKind {
+    /// O_DIRECT, past the page cache; falls back to `buffered` where the file system refuses it.
+    #[default]
+    Direct,
+    /// Through the page cache, dropped behind the reader.
+    Buffered,
+    /// A memory map, for comparison.
+    Mmap,
+}
+
+/// The arithmetic of matrix products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum KernelKind {
+    /// Activations in 8 bits, integer dot products.
+    #[default]
+    Int8,
+    /// Rows decoded to f32, f32 activations: the oracle.
+    Exact,
+}
+
+/// What a weight extent is kept as once it is in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Residency {
+    #[default]
+    Quantized,
+    /// Expanded to f32 on arrival: the numeric oracle, up to 8 times the memory.
+    Fp32,
+}
+
+/// Element type of the KV cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum KvType {
+    #[default]
+    F16,
+    #[value(name = "q8_0")]
+    #[serde(rename = "q8_0")]
+    Q8_0,
+    F32,
+}
+
+/// How much memory the whole process may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Default, serde::Serialize, serde::Deserialize)]
+pub enum Budget {
+    /// What the machine and its cgroup can spare, shrinking under pressure.
+    #[default]
+    Auto,
+    /// The least that runs.
+    Least,
+    Bytes(u64),
+    /// A share of what full residency would take, 0 to 1.
+    Share(f64),
+}
+
+/// What to load and how.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadRequest {
+    pub path: PathBuf,
+    pub budget: Budget,
+    /// `None`: one a physical core this process may use.
+    pub threads: Option<usize>,
+    /// An explicit context is guaranteed or refused; `None` takes the largest that fits.
+    pub context: Option<u32>,
+    pub kernel: KernelKind,
+    pub residency: Residency,
+    pub source: SourceKind,
+    pub kv: KvType,
+    /// Positions in one prefill pass; `None` takes as many as fit.
+    pub prefill_batch: Option<u32>,
+    /// Bytes a second, to play a slower disk.
+    pub disk_limit: Option<u64>,
+    /// Least context that `Budget::Least` must hold; the prompt and answer of a one-shot run.
+    pub least_context: u32,
+}
+
+/// What a front end asks of the engine.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    Load(Box<LoadRequest>),
+    Generate(Box<Request>),
+    /// Forget the KV cache and give its memory back.
+    Reset,
+    Shutdown,
+}
+
+/// What is known of a loaded model.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct ModelInfo {
+    pub path: PathBuf,
+    /// `general.name`, sanitised, or the file's stem.
+    pub name: String,
+    pub architecture: String,
+    /// The type most weight bytes have, such as `Q4_K`, or the file's own name for its mix.
+    pub quantization: String,
+    pub layers: u32,
+    pub parameters: u64,
+    /// Bytes of all tensors.
+    pub weights_bytes: u64,
+    /// Weight bytes that one decoded token needs.
+    pub touched_bytes_per_token: u64,
+    pub context: u32,
+    pub context_trained: u32,
+    pub vocabulary: u32,
+    pub threads: u32,
+    pub kernel: KernelKind,
+    /// Instruction set in use, such as `avx512-vnni`.
+    pub isa: &'static str,
+    pub source: SourceKind,
+    pub kv: KvType,
+    pub experts: u32,
+    pub experts_used: u32,
+    pub has_chat_template: bool,
+    /// Whether the template can switch thinking on and off.
+    pub can_think: bool,
+    /// What the file was found wanting in, in words for the user.
+    pub warnings: Vec<String>,
+}
+
+/// One line of the memory ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LedgerLine {
+    pub what: &'static str,
+    pub bytes: u64,
+}
+
+/// The itemised least memory that would run, given with a refused budget.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Shortfall {
+    pub asked_bytes: u64,
+    pub least_bytes: u64,
+    pub lines: Vec<LedgerLine>,
+}
+
+/// Why an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FinishReason {
+    /// An end token or a stop text.
+    Stop,
+    /// `max_tokens`.
+    Length,
+    /// The context is full.
+    ContextFull,
+    Cancelled,
+}
+
+/// The figures of one finished answer.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct GenerationStats {
+    pub prompt_tokens: u32,
+    /// Prompt tokens that the KV cache already held.
+    pub reused_tokens: u32,
+    pub generated_tokens: u32,
+    pub ttft_s: f64,
+    pub prefill_s: f64,
+    pub decode_s: f64,
+    pub prefill_tok_s: f64,
+    pub decode_tok_s: f64,
+    pub prefill_passes: u32,
+    pub prefill_streamed_bytes: u64,
+    pub decode_streamed_bytes: u64,
+    /// Share of the answer's time spent waiting for the disk.
+    pub stall_fraction: f64,
+}
+
+/// How grave a failure is for the front end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// The model could not be loaded; none is loaded now.
+    Load,
+    /// The budget is under the least that runs.
+    Budget,
+    /// The prompt does not fit into the context.
+    ContextFull,
+    /// The request itself cannot be served (a template that fails, say).
+    Request,
+    /// Reading weights failed; the next message may work.
+    Io,
+    /// A defect in the engine, caught; the next message may work.
+    Internal,
+}
+
+/// A failure in words: what, where, what to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    pub kind: FailureKind,
+    pub message: String,
+    pub shortfall: Option<Shortfall>,
+}
+
+/// What the engine tells, in order and without loss. Every text is already free of control characters.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// Loading got this far; `fraction` is 0 to 1.
+    Loading {
+        what: &'static str,
+        fraction: f32,
+    },
+    Loaded(Box<ModelInfo>),
+    /// A failure outside an answer (loading, a refused budget).
+    Failed(Failure),
+    /// The prompt is tokenised and reading it begins.
+    Started {
+        id: GenerationId,
+        prompt_tokens: u32,
+        reused_tokens: u32,
+    },
+    /// A piece of the answer.
+    Text {
+        id: GenerationId,
+        text: String,
+    },
+    /// The answer ended; nothing more comes with this id.
+    Finished {
+        id: GenerationId,
+        reason: FinishReason,
+        stats: Box<GenerationStats>,
+    },
+    /// The answer broke off; nothing more comes with this id. The text so far stands.
+    Broken {
+        id: GenerationId,
+        failure: Failure,
+    },
+    /// A budget took effect.
+    BudgetSet {
+        budget: Budget,
+        bytes: u64,
+    },
+    /// Something worth one line to the user.
+    Notice(String),
+}
+
+/// What the engine is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
+pub enum Phase {
+    #[default]
+    NoModel,
+    Loading,
+    Idle,
+    /// Reading the prompt.
+    Prefill {
+        done_tokens: u32,
+        total_tokens: u32,
+        layer: u32,
+        /// Estimate of the time left.
+        left_s: f32,
+    },
+    Decode,
+}
+
+/// Where every byte of the process is.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct MemoryFigures {
+    pub budget: Budget,
+    pub budget_bytes: u64,
+    /// The least budget that would run now.
+    pub least_bytes: u64,
+    /// The budget at which nothing is streamed.
+    pub full_bytes: u64,
+    pub pinned_bytes: u64,
+    pub ring_bytes: u64,
+    pub kv_bytes: u64,
+    pub scratch_bytes: u64,
+    /// What the program itself holds: code, tokenizer, screen.
+    pub base_bytes: u64,
+    /// From the kernel.
+    pub rss_bytes: u64,
+    /// Peak of the same, from the kernel.
+    pub peak_rss_bytes: u64,
+    /// Bytes of the model in the page cache.
+    pub file_cache_bytes: u64,
+    /// What the machine has left.
+    pub available_bytes: u64,
+}
+
+/// What one layer's weights are doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum LayerState {
+    /// On disk.
+    #[default]
+    Cold,
+    /// Being read or waiting in the ring.
+    Loading,
+    /// Under the kernels now.
+    Computing,
+}
+
+/// One layer of the map; the entry after the last block is the head.
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
+pub struct LayerFigures {
+    pub state: LayerState,
+    pub bytes: u64,
+    /// Bytes kept in memory from pass to pass.
+    pub pinned_bytes: u64,
+    /// The last pass: time spent reading (over all readers), waiting for it, computing.
+    pub read_us: u32,
+    pub wait_us: u32,
+    pub compute_us: u32,
+    /// Means since the model was loaded.
+    pub mean_read_us: u32,
+    pub mean_wait_us: u32,
+    pub mean_compute_us: u32,
+}
+
+/// What bounds the speed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Limiter {
+    #[default]
+    Unknown,
+    Disk,
+    Memory,
+    Compute,
+}
+
+impl Limiter {
+    /// One word for the screen.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Disk => "disk",
+            Self::Memory => "memory",
+            Self::Compute => "compute",
+        }
+    }
+}
+
+/// How fast it goes.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct SpeedFigures {
+    /// Over the last tokens.
+    pub now_tok_s: f32,
+    /// Over this answer.
+    pub mean_tok_s: f32,
+    pub prefill_tok_s: f32,
+    /// Time of each of the last tokens, oldest first.
+    pub recent_token_ms: Vec<f32>,
+    /// Disk rate while reading.
+    pub disk_bytes_s: u64,
+    /// What this disk can do, from calibration; 0 when unknown.
+    pub disk_calibrated_bytes_s: u64,
+    pub streamed_bytes_per_token: u64,
+    pub bound_tok_s: f32,
+    pub limiter: Limiter,
+    pub generated_tokens: u32,
+}
+
+/// Experts of a mixture model.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct ExpertFigures {
+    pub total: u32,
+    pub resident: u32,
+    /// Share of routed experts that were in memory, over this answer.
+    pub hit_rate: f32,
+}
+
+/// All figures at one moment; the latest replaces the one before.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Snapshot {
+    pub phase: Phase,
+    /// The answer being made, if any.
+    pub generation: Option<GenerationId>,
+    pub memory: MemoryFigures,
+    pub layers: Vec<LayerFigures>,
+    pub speed: SpeedFigures,
+    pub experts: Option<ExpertFigures>,
+    pub context_used: u32,
+    pub context: u32,
+}

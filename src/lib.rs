@@ -1,0 +1,9 @@
+//! sipllm: chat in a terminal with language models larger than the memory they are given.
+//!
+//! Top to bottom, each module uses only those after it:
+//!
+//! * [`engine`]: the inference thread and the protocol between it and the front ends.
+//! * [`gguf`]: reading model files.
+
+pub mod engine;
+pub mod gguf;
