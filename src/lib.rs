@@ -3,7 +3,10 @@
 //! Top to bottom, each module uses only those after it:
 //!
 //! * [`engine`]: the inference thread and the protocol between it and the front ends.
+//! * [`kernels`]: arithmetic: the thread pool, matrix products and every operation between them, with the same bits on
+//!   every instruction set and any number of threads.
 //! * [`gguf`]: reading model files.
 
 pub mod engine;
 pub mod gguf;
+pub mod kernels;

@@ -1,0 +1,383 @@
+//! The threads that compute: pinned, spinning briefly between dispatches, parked when there is nothing to do.
+//!
+//! A dispatch to spinning workers costs a fraction of a microsecond, to parked ones some tens. The caller is thread 0 and
+//! works too. What is computed must not depend on which thread takes which chunk: every result is owned by one chunk.
+
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+use super::cores;
+
+pub use super::cores::default_threads;
+
+/// How long a worker without work spins before it parks: longer than the pauses between the dispatches of one token.
+const SPIN: Duration = Duration::from_millis(1);
+/// The same when there are more threads than cores; the time is spent yielding.
+const SPIN_CROWDED: Duration = Duration::from_micros(50);
+
+/// The job of one dispatch. The pointer's lifetime is erased; [`Pool::run`] outlives every use of it.
+type Job = *const (dyn Fn(usize) + Sync);
+
+/// Keeps what is written by different threads on different cache lines (and out of the adjacent-line prefetcher).
+#[repr(align(128))]
+struct Apart<T>(T);
+
+struct Shared {
+    /// Goes up by one with each dispatch: the signal the workers wait for.
+    epoch: Apart<AtomicU32>,
+    /// Workers that have not finished the current dispatch.
+    pending: Apart<AtomicUsize>,
+    /// Workers parked or about to be.
+    parked: Apart<AtomicUsize>,
+    /// Set by [`Pool::park`], cleared by the next dispatch.
+    park_now: AtomicBool,
+    quit: AtomicBool,
+    crowded: bool,
+    job: UnsafeCell<Option<Job>>,
+    /// The first panic of a worker in the current dispatch.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+// SAFETY: `job` is written only by the thread that holds `Pool::busy`, while no worker is between seeing the epoch rise
+// and counting `pending` down; the epoch's release and `pending`'s acquire order the accesses. The pointee is Sync.
+unsafe impl Sync for Shared {}
+// SAFETY: as above; a job pointer is never used after the dispatch that set it.
+unsafe impl Send for Shared {}
+
+/// A set of threads that run one job together.
+pub struct Pool {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+    /// Handles to unpark by, in the order of `workers`.
+    sleepers: Vec<Thread>,
+    /// Held during a dispatch.
+    busy: AtomicBool,
+}
+
+impl Pool {
+    /// A pool of `threads` threads (at least 1), the caller of [`run`](Self::run) among them.
+    ///
+    /// When it takes one thread for each physical core that the process may use, each worker is bound to a core of its
+    /// own; with fewer threads the scheduler knows better, with more there is nothing to choose. The caller itself is
+    /// never bound, since threads that it spawns would inherit that. Threads that cannot be started are done without.
+    pub fn new(threads: usize) -> Self {
+        let cores = cores::physical_cores();
+        let logical: usize = cores.iter().map(|siblings| siblings.len().max(1)).sum();
+        let shared = Arc::new(Shared {
+            epoch: Apart(AtomicU32::new(0)),
+            pending: Apart(AtomicUsize::new(0)),
+            parked: Apart(AtomicUsize::new(0)),
+            park_now: AtomicBool::new(false),
+            quit: AtomicBool::new(false),
+            crowded: threads > logical,
+            job: UnsafeCell::new(None),
+            panic: Mutex::new(None),
+        });
+        let mut workers = Vec::new();
+        for thread in 1..threads.max(1) {
+            let place = if threads == cores.len() { cores[thread].clone() } else { Vec::new() };
+            let theirs = Arc::clone(&shared);
+            let spawned = std::thread::Builder::new().name(format!("compute-{thread}")).spawn(move || {
+                cores::bind_current_thread(&place);
+                work(&theirs, thread);
+            });
+            match spawned {
+                Ok(handle) => workers.push(handle),
+                Err(_) => break,
+            }
+        }
+        let sleepers = workers.iter().map(|handle| handle.thread().clone()).collect();
+        Self { shared, workers, sleepers, busy: AtomicBool::new(false) }
+    }
+
+    /// Threads that a dispatch runs on, the caller included.
+    pub fn threads(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    /// Runs `job(thread)` once on each thread, `thread` in `0..threads()`, and returns when all are done.
+    ///
+    /// A panic in the job comes out here, after every thread is done; the pool goes on working. Called from within a job,
+    /// or while another thread is in a dispatch, it runs all shares one after the other on the calling thread.
+    pub fn run(&self, job: &(dyn Fn(usize) + Sync)) {
+        if self.workers.is_empty() {
+            return job(0);
+        }
+        if self.busy.swap(true, Ordering::Acquire) {
+            return (0..self.threads()).for_each(job);
+        }
+        let outcome = self.dispatch(job);
+        self.busy.store(false, Ordering::Release);
+        if let Err(payload) = outcome {
+            resume_unwind(payload);
+        }
+    }
+
+    /// The dispatch itself; the caller holds `busy`.
+    fn dispatch(&self, job: &(dyn Fn(usize) + Sync)) -> std::thread::Result<()> {
+        let shared = &*self.shared;
+        let pointer: *const (dyn Fn(usize) + Sync + '_) = job;
+        // SAFETY: only the lifetime changes. No worker touches `job` between dispatches (`pending` was 0 when the last one
+        // ended), and this function returns only after `pending` is 0 again, so the pointer never outlives the borrow.
+        unsafe { *shared.job.get() = Some(std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), Job>(pointer)) };
+        shared.pending.0.store(self.workers.len(), Ordering::Relaxed);
+        shared.park_now.store(false, Ordering::Relaxed);
+        // Sequentially consistent against a worker that counts itself parked and then looks at the epoch once more:
+        // one of the two sees the other.
+        shared.epoch.0.fetch_add(1, Ordering::SeqCst);
+        if shared.parked.0.load(Ordering::SeqCst) != 0 {
+            self.sleepers.iter().for_each(Thread::unpark);
+        }
+        let mine = catch_unwind(AssertUnwindSafe(|| job(0)));
+        let mut spins = 0_u32;
+        while shared.pending.0.load(Ordering::Acquire) != 0 {
+            spins += 1;
+            // A worker that does not come was descheduled: its core may be this one.
+            if shared.crowded || spins > 10_000 {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+        let theirs = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        mine.and(theirs.map_or(Ok(()), Err))
+    }
+
+    /// Runs `job(thread, items)` over disjoint ranges that cover `0..items`, handed to whichever thread is free.
+    ///
+    /// Ranges are multiples of `grain` but for the last; they are large at first and shrink to `grain`, so that a slow
+    /// thread holds up the others by one small range at most. `thread` is in `0..threads()`, for scratch of its own.
+    pub fn for_each_chunk(&self, items: usize, grain: usize, job: &(dyn Fn(usize, Range<usize>) + Sync)) {
+        let grain = grain.max(1);
+        if items == 0 {
+            return;
+        }
+        if self.workers.is_empty() || items <= grain {
+            return job(0, 0..items);
+        }
+        let next = Apart(AtomicUsize::new(0));
+        let next = &next.0;
+        let share = 2 * self.threads();
+        self.run(&|thread| {
+            let mut start = next.load(Ordering::Relaxed);
+            while start < items {
+                let grains = ((items - start) / share / grain).max(1);
+                let end = (start + grains * grain).min(items);
+                match next.compare_exchange_weak(start, end, Ordering::Relaxed, Ordering::Relaxed) {
+                    Ok(_) => {
+                        job(thread, start..end);
+                        start = next.load(Ordering::Relaxed);
+                    }
+                    Err(now) => start = now,
+                }
+            }
+        });
+    }
+
+    /// Parks the workers at once: the disk or the user is waited for. The next dispatch wakes them.
+    pub fn park(&self) {
+        self.shared.park_now.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.quit.store(true, Ordering::Relaxed);
+        self.shared.epoch.0.fetch_add(1, Ordering::SeqCst);
+        self.sleepers.iter().for_each(Thread::unpark);
+        for worker in self.workers.drain(..) {
+            // Workers catch the panics of their jobs; there is nothing to learn from the result.
+            let _ = worker.join();
+        }
+    }
+}
+
+/// The life of one worker.
+fn work(shared: &Shared, thread: usize) {
+    let mut seen = 0_u32;
+    loop {
+        seen = wait_for_change(shared, seen);
+        if shared.quit.load(Ordering::Relaxed) {
+            return;
+        }
+        // SAFETY: the epoch rose after `job` was written, and stays until this worker has counted `pending` down.
+        let job = unsafe { *shared.job.get() };
+        if let Some(job) = job {
+            // SAFETY: `dispatch` keeps the closure borrowed until `pending` is 0.
+            let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { (*job)(thread) }));
+            if let Err(payload) = outcome {
+                shared.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(payload);
+            }
+        }
+        shared.pending.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Waits until the epoch differs from `seen`, first spinning, then parked; returns the new epoch.
+fn wait_for_change(shared: &Shared, seen: u32) -> u32 {
+    let limit = if shared.crowded { SPIN_CROWDED } else { SPIN };
+    let mut began: Option<Instant> = None;
+    loop {
+        for _ in 0..64 {
+            let epoch = shared.epoch.0.load(Ordering::Acquire);
+            if epoch != seen {
+                return epoch;
+            }
+            if shared.crowded {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+        let waited = began.get_or_insert_with(Instant::now).elapsed();
+        if waited >= limit || shared.park_now.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    shared.parked.0.fetch_add(1, Ordering::SeqCst);
+    let epoch = loop {
+        let epoch = shared.epoch.0.load(Ordering::SeqCst);
+        if epoch != seen {
+            break epoch;
+        }
+        std::thread::park();
+    };
+    shared.parked.0.fetch_sub(1, Ordering::SeqCst);
+    epoch
+}
+
+#[cfg(test)]
+#[allow(clippy::panic, clippy::expect_used)]
+mod tests {
+    use super::*;
+
+    const SIZES: [usize; 5] = [1, 2, 3, 7, 16];
+
+    #[test]
+    fn every_thread_runs_its_share_once() {
+        for threads in SIZES {
+            let pool = Pool::new(threads);
+            assert_eq!(pool.threads(), threads);
+            for _ in 0..200 {
+                let runs: Vec<AtomicUsize> = (0..threads).map(|_| AtomicUsize::new(0)).collect();
+                pool.run(&|thread| {
+                    runs[thread].fetch_add(1, Ordering::Relaxed);
+                });
+                assert!(runs.iter().all(|r| r.load(Ordering::Relaxed) == 1));
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_cover_every_item_once_in_multiples_of_the_grain() {
+        for threads in SIZES {
+            let pool = Pool::new(threads);
+            for (items, grain) in [(0, 4), (1, 1), (5, 1), (16, 16), (17, 16), (1000, 8), (1003, 8), (3, 0)] {
+                let taken: Vec<AtomicUsize> = (0..items).map(|_| AtomicUsize::new(0)).collect();
+                pool.for_each_chunk(items, grain, &|thread, range| {
+                    assert!(thread < threads);
+                    assert!(range.start % grain.max(1) == 0 && !range.is_empty());
+                    range.for_each(|item| {
+                        taken[item].fetch_add(1, Ordering::Relaxed);
+                    });
+                });
+                assert!(taken.iter().all(|t| t.load(Ordering::Relaxed) == 1));
+            }
+        }
+    }
+
+    #[test]
+    fn parked_workers_wake_for_the_next_dispatch() {
+        let pool = Pool::new(3);
+        for pause_us in [0, 10, 100, 1500, 3000] {
+            for park in [false, true] {
+                if park {
+                    pool.park();
+                }
+                std::thread::sleep(Duration::from_micros(pause_us));
+                let runs = AtomicUsize::new(0);
+                pool.run(&|_| {
+                    runs.fetch_add(1, Ordering::Relaxed);
+                });
+                assert_eq!(runs.load(Ordering::Relaxed), 3);
+            }
+        }
+    }
+
+    #[test]
+    fn a_panic_on_any_thread_reaches_the_caller_and_the_pool_goes_on() {
+        let pool = Pool::new(3);
+        for guilty in 0..3 {
+            let caught = catch_unwind(AssertUnwindSafe(|| {
+                pool.run(&|thread| {
+                    if thread == guilty {
+                        resume_unwind(Box::new(guilty));
+                    }
+                });
+            }));
+            assert_eq!(caught.expect_err("the panic is lost").downcast_ref(), Some(&guilty));
+            let runs = AtomicUsize::new(0);
+            pool.run(&|_| {
+                runs.fetch_add(1, Ordering::Relaxed);
+            });
+            assert_eq!(runs.load(Ordering::Relaxed), 3);
+        }
+    }
+
+    #[test]
+    fn nested_and_concurrent_dispatches_run_every_share() {
+        let pool = Pool::new(2);
+        let runs = AtomicUsize::new(0);
+        pool.run(&|_| {
+            pool.run(&|_| {
+                runs.fetch_add(1, Ordering::Relaxed);
+            });
+        });
+        assert_eq!(runs.load(Ordering::Relaxed), 4);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        pool.for_each_chunk(10, 1, &|_, range| {
+                            runs.fetch_add(range.len(), Ordering::Relaxed);
+                        });
+                    }
+                });
+            }
+        });
+        assert_eq!(runs.load(Ordering::Relaxed), 4 + 4 * 500 * 10);
+    }
+
+    /// Prints the cost of a dispatch: `cargo test --release --lib dispatch_cost -- --ignored --nocapture`.
+    #[test]
+    #[ignore = "a measurement"]
+    #[allow(clippy::print_stdout)]
+    fn dispatch_cost() {
+        let pool = Pool::new(default_threads());
+        let time = |rounds: u32, pause: Duration| {
+            let mut total = Duration::ZERO;
+            for _ in 0..rounds {
+                std::thread::sleep(pause);
+                let began = Instant::now();
+                pool.run(&|_| {});
+                total += began.elapsed();
+            }
+            total / rounds
+        };
+        time(1000, Duration::ZERO);
+        let began = Instant::now();
+        (0..100_000).for_each(|_| pool.run(&|_| {}));
+        println!(
+            "{} threads, spinning: {:?}, parked: {:?}",
+            pool.threads(),
+            began.elapsed() / 100_000,
+            time(100, Duration::from_millis(3))
+        );
+    }
+}
