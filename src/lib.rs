@@ -6,7 +6,9 @@
 //! * [`kernels`]: arithmetic: the thread pool, matrix products and every operation between them, with the same bits on
 //!   every instruction set and any number of threads.
 //! * [`gguf`]: reading model files.
+//! * [`size`]: sizes and budgets as people write and read them.
 
 pub mod engine;
 pub mod gguf;
 pub mod kernels;
+pub mod size;
