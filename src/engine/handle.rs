@@ -2,29 +2,28 @@
 //!
 //! Not responsible for what the engine does with them (`thread`).
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{mpsc, watch};
 
 use super::protocol::{Budget, Command, Event, Snapshot};
+use crate::kernels::{Cancel, CancelHandle};
 
 /// Events as the engine sends them: in order, without loss.
 pub type EventReceiver = mpsc::UnboundedReceiver<Event>;
 
-/// A command with the cancel epoch in which it was sent: a later cancel stops it, an earlier one does not.
+/// A command with the cancel token of the moment in which it was sent: a later cancel stops it, an earlier one does not.
 #[derive(Debug)]
 pub struct Envelope {
     pub command: Command,
-    pub epoch: u64,
+    pub cancel: Cancel,
 }
 
 /// What reaches the engine in the middle of an answer without waiting in line.
 #[derive(Debug, Default)]
 pub struct Controls {
-    /// Shared with the kernels, which poll it per tile.
-    pub cancel_epoch: Arc<AtomicU64>,
+    cancel: CancelHandle,
     budget: Mutex<Option<Budget>>,
 }
 
@@ -64,13 +63,12 @@ impl EngineHandle {
 
     /// Queues a command. An engine that is gone shows in its closed event channel.
     pub fn send(&self, command: Command) {
-        let epoch = self.controls.cancel_epoch.load(Ordering::Acquire);
-        let _ = self.commands.send(Envelope { command, epoch });
+        let _ = self.commands.send(Envelope { command, cancel: self.controls.cancel.token() });
     }
 
     /// Stops the answer under way and those already queued; what was written stands.
     pub fn cancel(&self) {
-        self.controls.cancel_epoch.fetch_add(1, Ordering::AcqRel);
+        self.controls.cancel.cancel();
     }
 
     /// Asks for another budget, effective in mid-answer; the last one asked for wins.
