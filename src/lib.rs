@@ -2,6 +2,7 @@
 //!
 //! Top to bottom, each module uses only those after it:
 //!
+//! * [`tui`]: the chat on a full screen.
 //! * [`engine`]: the inference thread and the protocol between it and the front ends.
 //! * [`kernels`]: arithmetic: the thread pool, matrix products and every operation between them, with the same bits on
 //!   every instruction set and any number of threads.
@@ -12,3 +13,4 @@ pub mod engine;
 pub mod gguf;
 pub mod kernels;
 pub mod size;
+pub mod tui;
