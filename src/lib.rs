@@ -3,12 +3,20 @@
 //! Top to bottom, each module uses only those after it:
 //!
 //! * [`tui`]: the chat on a full screen.
+//! * [`cli`]: the definitions of the command line.
+//! * [`commands`]: one file a subcommand.
+//! * [`config`]: settings from defaults, file, environment and flags.
+//! * [`catalog`]: models by name: what can be fetched, what is installed, which file a name means.
 //! * [`engine`]: the inference thread and the protocol between it and the front ends.
 //! * [`kernels`]: arithmetic: the thread pool, matrix products and every operation between them, with the same bits on
 //!   every instruction set and any number of threads.
 //! * [`gguf`]: reading model files.
 //! * [`size`]: sizes and budgets as people write and read them.
 
+pub mod catalog;
+pub mod cli;
+pub mod commands;
+pub mod config;
 pub mod engine;
 pub mod gguf;
 pub mod kernels;

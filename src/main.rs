@@ -1,1 +1,42 @@
-fn main() {}
+//! The program: parses the command line, picks a front end, turns what comes back into an exit code.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use sipllm::cli::Cli;
+use sipllm::commands::{self, Detailed, Outcome, UsageError};
+
+fn main() -> ExitCode {
+    // clap prints its own errors and help, and exits with 2 or 0.
+    let cli = Cli::parse();
+    match commands::dispatch(cli) {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Interrupted) => ExitCode::from(130),
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            report(&error);
+            ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
+        }
+    }
+}
+
+/// One line on stderr, then the details of a [`Detailed`] error. Where stderr is gone there is nobody to tell.
+fn report(error: &anyhow::Error) {
+    let mut stderr = io::stderr().lock();
+    let _ = writeln!(stderr, "sipllm: {}", one_line(&format!("{error:#}")));
+    for line in error.downcast_ref::<Detailed>().map(|error| error.details.as_slice()).unwrap_or_default() {
+        let _ = writeln!(stderr, "  {}", one_line(line));
+    }
+}
+
+/// The text without line breaks and control characters: it may quote a file's contents.
+fn one_line(text: &str) -> String {
+    let words: Vec<&str> = text.split(['\n', '\r']).map(str::trim).filter(|part| !part.is_empty()).collect();
+    words.join("; ").replace(char::is_control, "\u{fffd}")
+}
+
+/// Whoever read the output has gone: not a failure of ours.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().filter_map(|e| e.downcast_ref::<io::Error>()).any(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}
