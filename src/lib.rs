@@ -10,6 +10,7 @@
 //! * [`engine`]: the inference thread and the protocol between it and the front ends.
 //! * [`kernels`]: arithmetic: the thread pool, matrix products and every operation between them, with the same bits on
 //!   every instruction set and any number of threads.
+//! * [`quant`]: block formats of weights and their scalar decode, the oracle for every kernel.
 //! * [`gguf`]: reading model files.
 //! * [`size`]: sizes and budgets as people write and read them.
 
@@ -20,5 +21,6 @@ pub mod config;
 pub mod engine;
 pub mod gguf;
 pub mod kernels;
+pub mod quant;
 pub mod size;
 pub mod tui;

@@ -22,17 +22,17 @@ macro_rules! tensor_types {
             }
 
             /// The name as llama.cpp prints it, such as `Q4_K`.
-            pub fn name(self) -> &'static str {
+            pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
             /// Elements in one block.
-            pub fn block_len(self) -> usize {
+            pub const fn block_len(self) -> usize {
                 match self { $(Self::$variant => $block,)* }
             }
 
             /// Bytes of one block.
-            pub fn block_bytes(self) -> usize {
+            pub const fn block_bytes(self) -> usize {
                 match self { $(Self::$variant => $bytes,)* }
             }
         }
