@@ -5,7 +5,9 @@
 
 pub mod cancel;
 mod cores;
+pub mod isa;
 pub mod pool;
 
 pub use cancel::{Cancel, CancelHandle, Cancelled};
+pub use isa::Isa;
 pub use pool::Pool;
