@@ -8,10 +8,12 @@
 //! * [`config`]: settings from defaults, file, environment and flags.
 //! * [`catalog`]: models by name: what can be fetched, what is installed, which file a name means.
 //! * [`engine`]: the inference thread and the protocol between it and the front ends.
+//! * [`tokenizer`]: text to tokens and back, chat templates.
 //! * [`kernels`]: arithmetic: the thread pool, matrix products and every operation between them, with the same bits on
 //!   every instruction set and any number of threads.
 //! * [`quant`]: block formats of weights and their scalar decode, the oracle for every kernel.
 //! * [`gguf`]: reading model files.
+//! * [`sanitize`]: text from models and files, made safe for a terminal.
 //! * [`size`]: sizes and budgets as people write and read them.
 
 pub mod catalog;
@@ -22,5 +24,7 @@ pub mod engine;
 pub mod gguf;
 pub mod kernels;
 pub mod quant;
+pub mod sanitize;
 pub mod size;
+pub mod tokenizer;
 pub mod tui;
