@@ -5,7 +5,11 @@
 
 mod block;
 mod float;
+mod iq1;
+mod iq2;
+mod iq3;
 mod iq4;
+mod iq_grids;
 mod mxfp4;
 mod q2_k;
 mod q3_k;
@@ -16,8 +20,13 @@ mod q5_k;
 mod q6_k;
 mod q8;
 mod random;
+mod ternary;
 
 pub use block::{Block, F16};
+pub use iq_grids::{IQ1_GRID, IQ2_S_GRID, IQ2_XS_GRID, IQ2_XXS_GRID, IQ3_S_GRID, IQ3_XXS_GRID, even_signs};
+pub use iq1::{BlockIq1M, BlockIq1S, IQ1_DELTA};
+pub use iq2::{BlockIq2S, BlockIq2Xs, BlockIq2Xxs};
+pub use iq3::{BlockIq3S, BlockIq3Xxs};
 pub use iq4::{BlockIq4Nl, BlockIq4Xs, IQ4_VALUES};
 pub use mxfp4::{BlockMxfp4, MXFP4_VALUES};
 pub use q2_k::BlockQ2K;
@@ -29,6 +38,7 @@ pub use q5_k::BlockQ5K;
 pub use q6_k::BlockQ6K;
 pub use q8::BlockQ8_0;
 pub use random::{Rng, fill_random_row};
+pub use ternary::{BlockTq1_0, BlockTq2_0};
 
 use crate::gguf::TensorType;
 use block::decode_blocks;
@@ -64,6 +74,15 @@ formats! {
     IQ4_NL => decode_blocks::<BlockIq4Nl>,
     IQ4_XS => decode_blocks::<BlockIq4Xs>,
     MXFP4 => decode_blocks::<BlockMxfp4>,
+    IQ1_S => decode_blocks::<BlockIq1S>,
+    IQ1_M => decode_blocks::<BlockIq1M>,
+    IQ2_XXS => decode_blocks::<BlockIq2Xxs>,
+    IQ2_XS => decode_blocks::<BlockIq2Xs>,
+    IQ2_S => decode_blocks::<BlockIq2S>,
+    IQ3_XXS => decode_blocks::<BlockIq3Xxs>,
+    IQ3_S => decode_blocks::<BlockIq3S>,
+    TQ1_0 => decode_blocks::<BlockTq1_0>,
+    TQ2_0 => decode_blocks::<BlockTq2_0>,
 }
 
 /// Whether weights of this type can be decoded.

@@ -147,6 +147,28 @@ fn scale_writer(ty: TensorType) -> Option<ScaleWriter> {
             // The values have a standard deviation of 5.9; the exponent nearest to size / 5.9.
             block[0] = ((size / 5.9).log2().round() + 128.0).clamp(0.0, 254.0) as u8;
         },
+        // The scales keep their random bits, a factor of about eight between the smallest and the largest.
+        TensorType::IQ1_S => |_, size, block| put(block, 0, size / 7.15),
+        TensorType::IQ1_M => |_, size, block| {
+            let d = u16::from_le_bytes(F16::from_f32(size / 7.19).0);
+            for i in 0..4 {
+                let top = &mut block[49 + 2 * i];
+                *top = (*top & 15) | ((d >> (4 * i)) as u8) << 4;
+            }
+        },
+        TensorType::IQ2_XXS => |_, size, block| put(block, 0, size / 54.8),
+        TensorType::IQ2_XS => |_, size, block| put(block, 0, size / 56.1),
+        TensorType::IQ2_S => |_, size, block| put(block, 0, size / 57.4),
+        TensorType::IQ3_XXS => |_, size, block| put(block, 0, size / 145.0),
+        TensorType::IQ3_S => |_, size, block| put(block, 0, size / 139.6),
+        TensorType::TQ1_0 => |_, size, block| put(block, 52, size / 0.824),
+        TensorType::TQ2_0 => |_, size, block| {
+            // The bits 11 would stand for 2, which is not ternary: they become 01.
+            for byte in &mut block[..64] {
+                *byte &= !((*byte & 0x55) << 1);
+            }
+            put(block, 64, size / 0.718);
+        },
         _ => return None,
     })
 }
