@@ -9,6 +9,7 @@
 //! * [`catalog`]: models by name: what can be fetched, what is installed, which file a name means.
 //! * [`engine`]: the inference thread and the protocol between it and the front ends.
 //! * [`tokenizer`]: text to tokens and back, chat templates.
+//! * [`weights`]: the budget, what is kept in memory under it, and streaming of the rest.
 //! * [`kernels`]: arithmetic: the thread pool, matrix products and every operation between them, with the same bits on
 //!   every instruction set and any number of threads.
 //! * [`quant`]: block formats of weights and their scalar decode, the oracle for every kernel.
@@ -28,3 +29,4 @@ pub mod sanitize;
 pub mod size;
 pub mod tokenizer;
 pub mod tui;
+pub mod weights;

@@ -1,0 +1,36 @@
+//! Weights in less memory than they take: what is kept, what is read ahead, and from where.
+//!
+//! [`extents`] lays the matrices out in the order of a pass and cuts them into reads; [`plan`] turns a budget into a
+//! placement; [`store`] holds the placement live while reader threads keep the ring full; [`source`] reads the file;
+//! [`memory`] asks the kernel what the process really holds; [`calibrate`] measures the device and forecasts.
+
+pub mod extents;
+pub mod pin_order;
+pub mod plan;
+pub mod store;
+
+pub use extents::{Extent, ExtentParams, ExtentTable, MatrixSpec, Piece};
+pub use pin_order::PinPolicy;
+pub use plan::{Budget, ContextRequest, KvCost, LedgerLine, Placement, Plan, PlanInput, ScratchCost, Shortfall};
+pub use store::{Counters, LayerFigures, LayerState, Lease, PassEnd, StoreError, StoreOptions, WeightStore};
+
+/// How weights are read from their file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum SourceKind {
+    /// Past the page cache; falls back to `Buffered` where the file system refuses it.
+    #[default]
+    Direct,
+    /// Through the page cache, dropped behind the reader.
+    Buffered,
+    /// Maps of the file, for comparison.
+    Mmap,
+}
+
+/// What an extent is kept as once it is in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Residency {
+    #[default]
+    Quantized,
+    /// Expanded to f32 on arrival: the numeric oracle, up to 8 times the memory.
+    Fp32,
+}
