@@ -6,6 +6,9 @@ use super::cursor::Cursor;
 use super::metadata::{ArrayInfo, Value, ValueType};
 use super::{Gguf, GgufError};
 
+/// No vocabulary comes near this; the file's length alone would let an array fill the memory.
+const ARRAY_LIMIT_BYTES: u64 = 256 << 20;
+
 /// Strings of an array, end to end in one allocation.
 #[derive(Debug, Default)]
 pub struct StringArena {
@@ -52,11 +55,7 @@ impl Gguf {
             other => return Err(self.wrong_type(key, other, "an array of strings")),
         };
         let (path, file) = self.first_part();
-        // Each string costs eight bytes of length in the file, so both are bounded by what was read at opening.
-        let text_bytes = info.bytes.saturating_sub(info.len * 8);
-        if text_bytes > u64::from(u32::MAX) {
-            return Err(GgufError::key(path, key, "holds more than 4 GiB of text; fetch another file"));
-        }
+        self.refuse_large(key, info)?;
         let mut raw = vec![0; info.bytes as usize];
         file.read_exact_at(&mut raw, info.offset).map_err(|source| GgufError::io(path, source))?;
         // Compacted in place: the text moves down over the length prefixes.
@@ -123,6 +122,7 @@ impl Gguf {
                 None => Err(self.wrong_type(key, value, wanted)),
             };
         };
+        self.refuse_large(key, info)?;
         let ArrayInfo { element, len, offset, .. } = *info;
         let (path, file) = self.first_part();
         let mut cursor = Cursor::new(path, file, offset + info.bytes, offset);
@@ -140,6 +140,14 @@ impl Gguf {
             numbers.push(number);
         }
         Ok(Some(numbers))
+    }
+
+    fn refuse_large(&self, key: &str, info: &ArrayInfo) -> Result<(), GgufError> {
+        if info.bytes <= ARRAY_LIMIT_BYTES {
+            return Ok(());
+        }
+        let what = format!("is {} bytes long, {ARRAY_LIMIT_BYTES} at most are read; fetch another file", info.bytes);
+        Err(GgufError::key(self.first_part().0, key, what))
     }
 
     fn wrong_type(&self, key: &str, value: &Value, wanted: &str) -> GgufError {

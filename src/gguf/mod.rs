@@ -10,6 +10,10 @@ mod error;
 mod metadata;
 mod split;
 mod tensor_type;
+pub mod writer;
+
+#[cfg(test)]
+mod tests;
 
 pub use arrays::StringArena;
 pub use directory::TensorInfo;
