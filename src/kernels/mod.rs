@@ -3,11 +3,39 @@
 //! All SIMD `unsafe` of the crate lives here. Whatever is computed gives the same bits on every instruction set and with
 //! any number of threads.
 
+mod activations;
 pub mod cancel;
 mod cores;
 pub mod isa;
+mod matmul;
+mod multiversion;
 pub mod pool;
 
+pub use activations::Activations;
 pub use cancel::{Cancel, CancelHandle, Cancelled};
 pub use isa::Isa;
+pub use matmul::{MatrixOut, Task, matmul};
 pub use pool::Pool;
+
+/// How a product of quantised weights with activations is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// Weights are decoded to f32 and multiplied with f32 activations: the oracle.
+    Exact,
+    /// Activations are rounded to 8 bits a block, and blocks multiplied in integers.
+    Int8,
+}
+
+/// Which kernels compute: every combination gives, for its arithmetic, the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kernels {
+    pub isa: Isa,
+    pub arithmetic: Arithmetic,
+}
+
+impl Kernels {
+    /// The best kernels of this processor for an arithmetic.
+    pub fn new(arithmetic: Arithmetic) -> Self {
+        Self { isa: Isa::detect(), arithmetic }
+    }
+}

@@ -1,0 +1,183 @@
+//! Matrix products: rows of quantised weights, as they stand in the file, times activations.
+
+#![allow(clippy::needless_range_loop, reason = "lanes and rows are indices")]
+
+mod blocks;
+mod float;
+mod scalar;
+mod split;
+mod tile;
+
+use super::activations::Form;
+use super::{Activations, Cancel, Cancelled, Kernels, Pool};
+use crate::gguf::TensorType;
+use split::{Portion, Split};
+use tile::{Kernel, Out, Positions, TILE_POSITIONS, Tile};
+
+/// Where results go: output `r` of position `p` to `data[p * row_stride + r]`.
+pub struct MatrixOut<'a> {
+    /// (positions, row_stride)
+    pub data: &'a mut [f32],
+    pub row_stride: usize,
+}
+
+/// Some rows of one matrix: `y[p][first_row + r] = sum over k of weights[r][k] * x[p][k]`.
+pub struct Task<'a> {
+    /// Index into the outputs.
+    pub out: usize,
+    /// Where the results of the first row go in each position's outputs.
+    pub first_row: usize,
+    pub rows: usize,
+    pub ty: TensorType,
+    /// (rows, row bytes): exactly these rows; nothing outside is read.
+    pub weights: &'a [u8],
+    /// The positions to multiply (each at most once), if not all: those of which an expert was chosen.
+    pub positions: Option<&'a [u32]>,
+}
+
+/// Bytes of weights between two looks at the cancel token when there is one position.
+const STRIDE_BYTES: usize = 1 << 20;
+
+/// Computes all tasks, which share the activations, in one dispatch over the pool.
+///
+/// # Panics
+/// On a processor without `kernels.isa`; when tasks do not fit the activations or the outputs, or two tasks write the same place.
+pub fn matmul(
+    kernels: Kernels,
+    pool: &Pool,
+    acts: &Activations,
+    outs: &mut [MatrixOut],
+    tasks: &[Task],
+    cancel: &Cancel,
+) -> Result<(), Cancelled> {
+    cancel.check()?;
+    assert!(kernels.isa.is_supported(), "this processor has no {}", kernels.isa.name());
+    for task in tasks {
+        check(kernels, acts, outs, task);
+    }
+    check_apart(tasks);
+    let outs = OutPointers::new(outs);
+    // In blocks of two lane groups while many positions share the unpacking of weights.
+    let group_rows = if acts.positions > 1 { 32 } else { 16 };
+    let split = Split::new(tasks, group_rows, pool.threads(), acts.positions);
+    pool.run(&|thread| {
+        split.for_each(thread, |portion| {
+            // SAFETY: `check` and `check_apart` hold for the tasks, and portions do not overlap.
+            unsafe { compute(kernels, acts, &tasks[portion.task], &portion, &outs, group_rows, cancel) }
+        });
+    });
+    cancel.check()
+}
+
+/// Computes a portion; returns false when cancelled.
+///
+/// # Safety
+/// The task has been checked, and no other thread computes these rows.
+unsafe fn compute(
+    kernels: Kernels,
+    acts: &Activations,
+    task: &Task,
+    portion: &Portion,
+    outs: &OutPointers,
+    group_rows: usize,
+    cancel: &Cancel,
+) -> bool {
+    let row_bytes = task.weights.len() / task.rows;
+    let positions = task.positions.map_or(Positions::Run { first: 0, count: acts.positions }, Positions::List);
+    let Some(kernel) = kernel(kernels, task.ty, positions) else { return false };
+    let out = outs.get(task.out);
+    let step = if positions.len() > 1 { group_rows } else { (STRIDE_BYTES / row_bytes).next_multiple_of(group_rows) };
+    let mut row = portion.rows.start;
+    while row < portion.rows.end {
+        // A rest shorter than a group goes with the last group.
+        let rows = if portion.rows.end - row < 2 * step { portion.rows.end - row } else { step };
+        for from in (0..positions.len()).step_by(TILE_POSITIONS) {
+            if cancel.is_cancelled() {
+                return false;
+            }
+            let tile = Tile {
+                ty: task.ty,
+                weights: &task.weights[row * row_bytes..(row + rows) * row_bytes],
+                row_bytes,
+                rows,
+                positions: positions.part(from, TILE_POSITIONS.min(positions.len() - from)),
+                // SAFETY: the task's rows lie inside the output.
+                out: Out { data: unsafe { out.data.add(task.first_row + row) }, stride: out.stride },
+            };
+            // SAFETY: the tile is part of a task that was checked, and this thread's own; `Kernels` hold what was detected.
+            unsafe { kernel(kernels.isa, &tile, acts) };
+        }
+        row += rows;
+    }
+    true
+}
+
+/// The kernel for a type, if it is one of weights.
+fn kernel(kernels: Kernels, ty: TensorType, _: Positions) -> Option<Kernel> {
+    match Form::of(kernels.arithmetic, ty) {
+        Form::F32 => Some(float::kernel(ty)),
+        Form::Q32 | Form::Q256 => scalar::kernel(ty),
+    }
+}
+
+/// Asserts that a task fits the activations and its output.
+fn check(kernels: Kernels, acts: &Activations, outs: &[MatrixOut], task: &Task) {
+    let row_bytes = task.ty.row_bytes(acts.k as u64);
+    let bytes = row_bytes.and_then(|bytes| bytes.checked_mul(task.rows as u64));
+    assert_eq!(bytes, Some(task.weights.len() as u64), "{} rows of {} {}", task.rows, acts.k, task.ty);
+    assert!(acts.has(Form::of(kernels.arithmetic, task.ty)), "activations are not prepared for {}", task.ty);
+    let out = &outs[task.out];
+    assert!(task.first_row + task.rows <= out.row_stride, "output rows");
+    assert!(acts.positions * out.row_stride <= out.data.len(), "output positions");
+    if let Some(list) = task.positions {
+        assert!(list.iter().all(|p| (*p as usize) < acts.positions), "positions of the activations");
+    }
+}
+
+/// Asserts that no two tasks write the same place: threads may compute them at the same time.
+fn check_apart(tasks: &[Task]) {
+    for (i, a) in tasks.iter().enumerate() {
+        for b in &tasks[i + 1..] {
+            let rows = a.first_row < b.first_row + b.rows && b.first_row < a.first_row + a.rows;
+            let apart = a.out != b.out || !rows || lists_apart(a.positions, b.positions);
+            assert!(apart, "tasks share outputs");
+        }
+    }
+}
+
+fn lists_apart(a: Option<&[u32]>, b: Option<&[u32]>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => a.iter().all(|p| !b.contains(p)),
+        _ => false,
+    }
+}
+
+/// Outputs in the form that threads share: as pointers, since each writes rows of its own.
+struct OutPointers {
+    few: [Out; Self::FEW],
+    many: Vec<Out>,
+}
+
+// SAFETY: the pointers are written through only in `compute`, whose callers vouch that the places are their own.
+unsafe impl Sync for OutPointers {}
+
+impl OutPointers {
+    /// As many are held without allocating.
+    const FEW: usize = 32;
+
+    fn new(outs: &mut [MatrixOut]) -> Self {
+        let mut few = [Out { data: std::ptr::null_mut(), stride: 0 }; Self::FEW];
+        let mut pointers = outs.iter_mut().map(|out| Out { data: out.data.as_mut_ptr(), stride: out.row_stride });
+        for (place, pointer) in few.iter_mut().zip(pointers.by_ref()) {
+            *place = pointer;
+        }
+        Self { few, many: pointers.collect() }
+    }
+
+    fn get(&self, index: usize) -> Out {
+        if index < Self::FEW { self.few[index] } else { self.many[index - Self::FEW] }
+    }
+}
+
+#[cfg(test)]
+mod tests;

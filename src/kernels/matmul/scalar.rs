@@ -1,0 +1,78 @@
+//! int8 products in portable code: the definition that every vector kernel agrees with to the bit.
+//!
+//! Within a block the products are summed in integers, exactly. Each output has one f32 accumulator that the blocks are
+//! added to in order, by fused multiply-add:
+//! * blocks of 32: `acc = fma(dot * da, d, acc)`, then with a minimum `acc = fma(da * sum, m, acc)`;
+//! * blocks of 256: `s = fma(dot, scale, s)` over the sub-blocks in the format's order, `acc = fma(s * da, d, acc)`, then
+//!   with minimums `acc = fma(-(mins * da), m, acc)`, where `mins` sums min times activations in integers.
+
+use super::super::{Activations, Isa};
+use super::blocks::{Blocks, Scales, with_blocks};
+use super::tile::{Kernel, TILE_POSITIONS, Tile};
+use crate::gguf::TensorType;
+
+/// The kernel for a weight type that is multiplied in integers.
+pub(super) fn kernel(ty: TensorType) -> Option<Kernel> {
+    fn blocks<B: Blocks>() -> Option<Kernel> {
+        Some(tile::<B>)
+    }
+    with_blocks!(ty, blocks(), else None)
+}
+
+fn dot(q: &[i8], a: &[i8]) -> i32 {
+    q.iter().zip(a).map(|(q, a)| i32::from(*q) * i32::from(*a)).sum()
+}
+
+/// Adds the product of a block of 32 to an accumulator.
+fn add_block_32<B: Blocks>(q: &[i8], scales: &Scales, acts: &Activations, at: usize, acc: f32) -> f32 {
+    let a = &acts.q32;
+    let sum = dot(q, &a.q[at * 32..at * 32 + 32]) as f32 * a.scale[at];
+    let acc = sum.mul_add(scales.d, acc);
+    if B::MIN { a.sum[at].mul_add(scales.m, acc) } else { acc }
+}
+
+/// Adds the product of a block of 256 to an accumulator.
+fn add_block_256<B: Blocks>(q: &[i8], scales: &Scales, acts: &Activations, at: usize, acc: f32) -> f32 {
+    let a = &acts.q256;
+    let (q, a, da) = (&q[..256], &a.q[at * 256..at * 256 + 256], a.scale[at]);
+    let mut sum = 0.0_f32;
+    let mut mins = 0;
+    for sub in B::ORDER {
+        for first in (sub * 32..sub * 32 + 32).step_by(B::SUB) {
+            let elements = first..first + B::SUB;
+            let product = dot(&q[elements.clone()], &a[elements.clone()]);
+            sum = (product as f32).mul_add(f32::from(scales.scale[first / B::SUB]), sum);
+            if B::MIN {
+                let total: i32 = a[elements].iter().map(|a| i32::from(*a)).sum();
+                mins += i32::from(scales.min[first / B::SUB]) * total;
+            }
+        }
+    }
+    let acc = (sum * da).mul_add(scales.d, acc);
+    if B::MIN { (-(mins as f32 * da)).mul_add(scales.m, acc) } else { acc }
+}
+
+/// # Safety
+/// As [`Kernel`].
+unsafe fn tile<B: Blocks>(_: Isa, tile: &Tile<'_>, acts: &Activations) {
+    let positions = tile.positions;
+    for row in 0..tile.rows {
+        let mut sums = [0.0; TILE_POSITIONS];
+        let weights = &tile.weights[row * tile.row_bytes..(row + 1) * tile.row_bytes];
+        for (b, block) in weights.chunks_exact(B::BYTES).enumerate() {
+            let mut q = [0; 256];
+            let scales = B::unpack(block, &mut q);
+            for (i, acc) in sums[..positions.len()].iter_mut().enumerate() {
+                let at = b * acts.positions + positions.at(i);
+                *acc = match B::LEN {
+                    32 => add_block_32::<B>(&q[..32], &scales, acts, at, *acc),
+                    _ => add_block_256::<B>(&q, &scales, acts, at, *acc),
+                };
+            }
+        }
+        for (i, acc) in sums[..positions.len()].iter().enumerate() {
+            // SAFETY: the tile's rows and positions are inside the output and this thread's own.
+            unsafe { tile.out.set(positions.at(i), row, *acc) };
+        }
+    }
+}
