@@ -9,12 +9,14 @@ mod cores;
 pub mod isa;
 mod matmul;
 mod multiversion;
+pub mod ops;
 pub mod pool;
 
 pub use activations::Activations;
 pub use cancel::{Cancel, CancelHandle, Cancelled};
 pub use isa::Isa;
 pub use matmul::{MatrixOut, Task, matmul};
+pub use ops::Ops;
 pub use pool::Pool;
 
 /// How a product of quantised weights with activations is computed.

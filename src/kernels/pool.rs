@@ -5,6 +5,7 @@
 
 use std::any::Any;
 use std::cell::UnsafeCell;
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -180,9 +181,51 @@ impl Pool {
         });
     }
 
+    /// Like [`for_each_chunk`](Self::for_each_chunk) over the rows of `data`: `job(first_row, rows)` owns the rows it is given.
+    pub fn for_each_row<T: Send>(
+        &self,
+        data: &mut [T],
+        row_len: usize,
+        grain: usize,
+        job: &(dyn Fn(usize, &mut [T]) + Sync),
+    ) {
+        assert!(row_len > 0 && data.len().is_multiple_of(row_len), "{} elements are no rows of {row_len}", data.len());
+        let rows = data.len() / row_len;
+        let shared = Disjoint::new(data);
+        self.for_each_chunk(rows, grain, &|_, range| {
+            // SAFETY: chunks do not overlap.
+            job(range.start, unsafe { shared.range(range.start * row_len..range.end * row_len) });
+        });
+    }
+
     /// Parks the workers at once: the disk or the user is waited for. The next dispatch wakes them.
     pub fn park(&self) {
         self.shared.park_now.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A slice that several threads write, each its own part.
+pub(crate) struct Disjoint<'a, T> {
+    start: *mut T,
+    len: usize,
+    borrow: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: handing out a part is unsafe, and whoever does it vouches that no two parts overlap.
+unsafe impl<T: Send> Sync for Disjoint<'_, T> {}
+
+impl<'a, T> Disjoint<'a, T> {
+    pub(crate) fn new(data: &'a mut [T]) -> Self {
+        Self { start: data.as_mut_ptr(), len: data.len(), borrow: PhantomData }
+    }
+
+    /// # Safety
+    /// While the part lives, no other part that overlaps it does.
+    #[allow(clippy::mut_from_ref)]
+    pub(crate) unsafe fn range(&self, range: Range<usize>) -> &mut [T] {
+        assert!(range.start <= range.end && range.end <= self.len);
+        // SAFETY: within the borrowed slice; the caller vouches that nobody else has this part.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
     }
 }
 
