@@ -302,10 +302,10 @@ pub struct ToyArgs {
     /// Key and value heads; default: as many as heads
     #[arg(long)]
     pub kv_heads: Option<u32>,
-    /// Width of the feed-forward part; default: three times the width
+    /// Width of the feed-forward part, of one expert where there are some; default: 8/3 of the width
     #[arg(long)]
     pub ffn: Option<u32>,
-    /// Tokens in the vocabulary
+    /// Tokens in the vocabulary; default: 288
     #[arg(long)]
     pub vocab: Option<u32>,
     /// Experts of a mixture model
@@ -320,6 +320,9 @@ pub struct ToyArgs {
     /// The head shares the embedding's weights
     #[arg(long)]
     pub tied: bool,
+    /// Type of the matrix that makes the logits; default: that of the others
+    #[arg(long, value_name = "TYPE")]
+    pub head_type: Option<String>,
     /// Seed of the random weights
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
