@@ -62,3 +62,8 @@ impl ChatTemplate {
         Ok(messages.iter().map(|m| m.content).collect())
     }
 }
+
+/// The tokens that end an answer by what the model's template puts after one.
+pub(super) fn implied_ends(_gguf: &Gguf, _tokenizer: &Tokenizer) -> Vec<u32> {
+    Vec::new()
+}
