@@ -216,9 +216,6 @@ pub struct PullArgs {
     /// Where a catalog model is fetched from
     #[arg(long, value_enum, default_value_t = PullFrom::Any)]
     pub from: PullFrom,
-    /// Fetch again what is already here
-    #[arg(long)]
-    pub force: bool,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -15,6 +15,8 @@
 //! * [`quant`]: block formats of weights and their scalar decode, the oracle for every kernel.
 //! * [`gguf`]: reading model files.
 //! * [`sanitize`]: text from models and files, made safe for a terminal.
+//! * [`places`]: the platform's folders for configuration, data, state and caches.
+//! * [`suggest`]: "did you mean".
 //! * [`size`]: sizes and budgets as people write and read them.
 
 pub mod catalog;
@@ -24,9 +26,11 @@ pub mod config;
 pub mod engine;
 pub mod gguf;
 pub mod kernels;
+pub mod places;
 pub mod quant;
 pub mod sanitize;
 pub mod size;
+pub mod suggest;
 pub mod tokenizer;
 pub mod tui;
 pub mod weights;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use sipllm::cli::Cli;
 use sipllm::commands::{self, Detailed, Outcome, UsageError};
+use sipllm::sanitize::sanitize;
 
 fn main() -> ExitCode {
     // clap prints its own errors and help, and exits with 2 or 0.
@@ -23,8 +24,17 @@ fn main() -> ExitCode {
 
 /// One line on stderr, then the details of a [`Detailed`] error. Where stderr is gone there is nobody to tell.
 fn report(error: &anyhow::Error) {
+    let mut message = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        // Many errors already quote the one below them.
+        if message.is_empty() {
+            message = cause;
+        } else if !message.contains(&cause) {
+            message = format!("{message}: {cause}");
+        }
+    }
     let mut stderr = io::stderr().lock();
-    let _ = writeln!(stderr, "sipllm: {}", one_line(&format!("{error:#}")));
+    let _ = writeln!(stderr, "sipllm: {}", one_line(&message));
     for line in error.downcast_ref::<Detailed>().map(|error| error.details.as_slice()).unwrap_or_default() {
         let _ = writeln!(stderr, "  {}", one_line(line));
     }
@@ -33,7 +43,7 @@ fn report(error: &anyhow::Error) {
 /// The text without line breaks and control characters: it may quote a file's contents.
 fn one_line(text: &str) -> String {
     let words: Vec<&str> = text.split(['\n', '\r']).map(str::trim).filter(|part| !part.is_empty()).collect();
-    words.join("; ").replace(char::is_control, "\u{fffd}")
+    sanitize(&words.join("; ")).replace(char::is_control, "\u{fffd}")
 }
 
 /// Whoever read the output has gone: not a failure of ours.

@@ -1,0 +1,79 @@
+//! `sipllm models`: what is installed, what can be fetched, and which architectures run.
+
+use std::io::{self, Write};
+
+use serde_json::json;
+
+use super::Outcome;
+use crate::catalog::{self, Entry, Installed, Library};
+use crate::cli::ModelsArgs;
+use crate::config::Settings;
+use crate::size::format_size;
+
+pub fn run(args: &ModelsArgs, settings: &Settings) -> anyhow::Result<Outcome> {
+    let library = Library::open(settings)?;
+    let installed = library.installed().map_err(|error| anyhow::anyhow!("{}: {error}", library.folder().display()))?;
+    let fetchable: Vec<&Entry> = catalog::entries()
+        .iter()
+        .filter(|entry| !installed.iter().any(|model| model.entry.is_some_and(|e| e.name == entry.name)))
+        .collect();
+    let mut out = io::stdout().lock();
+    if args.json {
+        let object = json!({
+            "folder": library.folder(),
+            "installed": installed.iter().map(installed_json).collect::<Vec<_>>(),
+            "catalog": fetchable.iter().map(|entry| entry_json(entry)).collect::<Vec<_>>(),
+        });
+        writeln!(out, "{object}")?;
+        return Ok(Outcome::Done);
+    }
+    if installed.is_empty() {
+        writeln!(out, "No model is installed in {}.", library.folder().display())?;
+    } else {
+        writeln!(out, "Installed in {}:", library.folder().display())?;
+        for model in &installed {
+            let quantization = model.entry.map_or("", |entry| &entry.quantization);
+            let title = model.entry.map_or("", |entry| &entry.title);
+            row(&mut out, &model.name, model.bytes, quantization, title, "")?;
+        }
+    }
+    if !fetchable.is_empty() {
+        writeln!(out, "\nTo be fetched with `sipllm pull NAME`:")?;
+        for entry in fetchable {
+            let suits = format!("{}; {}", entry.licence, entry.suits);
+            row(&mut out, &entry.name, entry.bytes, &entry.quantization, &entry.title, &suits)?;
+        }
+        writeln!(out, "\nAny other GGUF file: `sipllm pull URL`, `sipllm pull hf:ORG/REPO/FILE`, or its path.")?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn row(out: &mut impl Write, name: &str, bytes: u64, quantization: &str, title: &str, more: &str) -> io::Result<()> {
+    let size = format_size(bytes);
+    let line = format!("  {name:<22} {size:>10}  {quantization:<7} {title:<28} {more}");
+    writeln!(out, "{}", line.trim_end())
+}
+
+fn installed_json(model: &Installed) -> serde_json::Value {
+    json!({
+        "name": model.name,
+        "path": model.path,
+        "bytes": model.bytes,
+        "title": model.entry.map(|entry| &entry.title),
+        "quantization": model.entry.map(|entry| &entry.quantization),
+        "licence": model.entry.map(|entry| &entry.licence),
+    })
+}
+
+fn entry_json(entry: &Entry) -> serde_json::Value {
+    json!({
+        "name": entry.name,
+        "title": entry.title,
+        "file": entry.file,
+        "bytes": entry.bytes,
+        "sha256": entry.sha256,
+        "quantization": entry.quantization,
+        "licence": entry.licence,
+        "suits": entry.suits,
+    })
+}
