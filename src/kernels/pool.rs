@@ -181,6 +181,24 @@ impl Pool {
         });
     }
 
+    /// Runs `job(thread, item)` for `0..items`, in order, one at a time to whichever thread is free: for few and large items.
+    pub fn for_each_item(&self, items: usize, job: &(dyn Fn(usize, usize) + Sync)) {
+        if self.workers.is_empty() || items <= 1 {
+            return (0..items).for_each(|item| job(0, item));
+        }
+        let next = Apart(AtomicUsize::new(0));
+        let next = &next.0;
+        self.run(&|thread| {
+            loop {
+                let item = next.fetch_add(1, Ordering::Relaxed);
+                if item >= items {
+                    return;
+                }
+                job(thread, item);
+            }
+        });
+    }
+
     /// Like [`for_each_chunk`](Self::for_each_chunk) over the rows of `data`: `job(first_row, rows)` owns the rows it is given.
     pub fn for_each_row<T: Send>(
         &self,

@@ -5,12 +5,19 @@
 
 pub(crate) mod lanes;
 
+pub mod attention;
 mod elementwise;
+pub mod kv_page;
 pub mod math;
 mod norm;
+pub mod rope;
 mod softmax;
 
 use super::{Isa, Pool};
+
+pub use attention::{AttentionScratch, AttentionSpec};
+pub use kv_page::{KvElement, KvLayout, PAGE_POSITIONS};
+pub use rope::{Pairing, RopeParams, RopeTable, Yarn};
 
 /// The operations, on one instruction set and one pool. Work too small to share stays on the calling thread.
 #[derive(Clone, Copy)]
