@@ -7,6 +7,7 @@
 //! * [`commands`]: one file a subcommand.
 //! * [`config`]: settings from defaults, file, environment and flags.
 //! * [`catalog`]: models by name: what can be fetched, what is installed, which file a name means.
+//! * [`session`]: saved chats.
 //! * [`engine`]: the inference thread and the protocol between it and the front ends.
 //! * [`tokenizer`]: text to tokens and back, chat templates.
 //! * [`weights`]: the budget, what is kept in memory under it, and streaming of the rest.
@@ -29,6 +30,7 @@ pub mod kernels;
 pub mod places;
 pub mod quant;
 pub mod sanitize;
+pub mod session;
 pub mod size;
 pub mod suggest;
 pub mod tokenizer;

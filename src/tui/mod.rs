@@ -1,15 +1,40 @@
-//! The chat on a full screen: state (`App`), `update` (pure: message to effects), `view` (draws, decides nothing), and
-//! the loop that ties them to the terminal.
+//! The chat on a full screen: state (`app`), `update` (pure: message to effects), `view` (draws, decides nothing), and
+//! the loop that ties them to the terminal (`run`).
 //!
-//! Not responsible for inference: it sees the engine only as an [`EngineHandle`] and its events.
+//! Not responsible for inference: it sees the engine only as an [`EngineHandle`](crate::engine::EngineHandle) and its
+//! events.
 
+mod app;
+mod background;
+mod clipboard;
+mod completion;
+mod composer;
+mod entry;
+mod figures;
+mod forecast;
+mod glyphs;
+mod keymap;
+mod markdown;
+mod message;
 pub mod options;
+mod outside;
+mod overlay;
+mod picker;
+mod run;
+mod slash;
+mod terminal;
+mod theme;
+mod transcript;
+mod update;
+mod view;
+mod wrap;
 
+pub use keymap::{Keymap, KeymapError};
 pub use options::{Catalog, CatalogEntry, Forecast, PullProgress, Resume, TuiOptions};
+pub use run::run;
+pub use theme::{Theme, ThemeError};
 
-use crate::engine::{EngineHandle, EventReceiver};
-
-/// Runs the chat until the user leaves. Returns an error when the terminal cannot be used.
-pub fn run(_engine: EngineHandle, _events: EventReceiver, _options: TuiOptions) -> anyhow::Result<()> {
-    anyhow::bail!("the screen is not drawn yet; use chat --plain")
+/// Text from elsewhere, safe to show.
+fn clean(text: &str) -> String {
+    crate::sanitize::sanitize(text).into_owned()
 }

@@ -1,0 +1,72 @@
+//! Saved chats: one JSONL file each, a line a record, appended and flushed as things are said, so that a lost
+//! connection costs nothing.
+//!
+//! Synchronous; front ends call it from a thread of its own. Every text read is cleaned of control characters.
+
+pub mod export;
+mod read;
+mod record;
+mod store;
+
+pub use record::{ChatMessage, Record};
+pub use store::Store;
+
+use crate::engine::protocol::Sampling;
+
+/// What a list of chats shows of one.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Summary {
+    pub id: String,
+    pub title: String,
+    /// Messages that stand.
+    pub messages: usize,
+    /// Time of the last change, seconds since 1970.
+    pub changed: i64,
+    /// The chat it branched off from.
+    pub branch_of: Option<String>,
+    /// The last words, for the preview.
+    pub preview: String,
+}
+
+/// A chat read back.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct OpenChat {
+    pub summary: Summary,
+    pub messages: Vec<ChatMessage>,
+    pub sampling: Option<Sampling>,
+    /// Lines that could not be read (a write cut off by a lost machine).
+    pub skipped_lines: usize,
+}
+
+/// A place in a saved chat that a search found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SearchHit {
+    pub id: String,
+    pub title: String,
+    pub excerpt: String,
+}
+
+/// What went wrong with a saved chat, where, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    #[error("{path}: {source}")]
+    Io { path: String, source: std::io::Error },
+    #[error("no saved chat {0:?}; /sessions lists them")]
+    Unknown(String),
+    #[error("no chat has been saved yet")]
+    NoneYet,
+    #[error("chats are not saved in this run")]
+    NotSaved,
+    #[error("nothing was deleted in this run")]
+    NothingDeleted,
+    #[error("{path}: not a chat exported by sipllm: {message}")]
+    Import { path: String, message: String },
+    #[error("{0}: ends in none of .md, .json, .txt")]
+    ExportKind(String),
+}
+
+impl SessionError {
+    fn io(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> SessionError + '_ {
+        move |source| SessionError::Io { path: path.display().to_string(), source }
+    }
+}

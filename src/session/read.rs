@@ -1,0 +1,74 @@
+//! Reading a chat file back.
+
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use super::{ChatMessage, OpenChat, Record, SessionError};
+use crate::engine::protocol::Role;
+use crate::sanitize::sanitize;
+
+/// Characters of a title made from the first message.
+const TITLE_CHARS: usize = 60;
+const PREVIEW_CHARS: usize = 400;
+
+/// Reads a whole chat; damaged lines are counted and left out.
+pub(super) fn chat(path: &Path) -> Result<OpenChat, SessionError> {
+    let text = std::fs::read(path).map_err(SessionError::io(path))?;
+    let text = String::from_utf8_lossy(&text);
+    let mut chat = OpenChat::default();
+    chat.summary.id = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let mut title = None;
+    for line in text.lines().filter(|l| !l.trim().is_empty()) {
+        match serde_json::from_str::<Record>(line) {
+            Ok(Record::Chat { branch_of, .. }) => {
+                chat.summary.branch_of = branch_of.map(|(id, _)| sanitize(&id).into_owned())
+            }
+            Ok(Record::Title { title: given }) => title = Some(sanitize(&given).into_owned()),
+            Ok(Record::Settings { sampling }) => chat.sampling = Some(sampling),
+            Ok(Record::Message(message)) => chat.messages.push(clean(message)),
+            Ok(Record::Truncate { messages }) => chat.messages.truncate(messages),
+            Err(_) => chat.skipped_lines += 1,
+        }
+    }
+    chat.summary.title = title.unwrap_or_else(|| title_of(&chat.messages));
+    chat.summary.messages = chat.messages.len();
+    chat.summary.preview = chat.messages.last().map(|m| shorten(&m.content, PREVIEW_CHARS)).unwrap_or_default();
+    chat.summary.changed = std::fs::metadata(path)
+        .and_then(|m| m.modified())
+        .ok()
+        .and_then(|t| t.duration_since(UNIX_EPOCH).ok())
+        .map_or(0, |d| d.as_secs() as i64);
+    Ok(chat)
+}
+
+pub(super) fn clean(mut message: ChatMessage) -> ChatMessage {
+    message.content = sanitize(&message.content).into_owned();
+    message.model = message.model.map(|m| sanitize(&m).into_owned());
+    message
+}
+
+/// The first words the user said.
+pub(super) fn title_of(messages: &[ChatMessage]) -> String {
+    match messages.iter().find(|m| m.role == Role::User) {
+        Some(first) => shorten(&first.content, TITLE_CHARS),
+        None => "empty chat".to_owned(),
+    }
+}
+
+/// At most so many characters on one line.
+pub(super) fn shorten(text: &str, characters: usize) -> String {
+    let mut words = String::new();
+    for word in text.split_whitespace() {
+        if !words.is_empty() {
+            words.push(' ');
+        }
+        words.push_str(word);
+        if words.len() > characters * 4 {
+            break;
+        }
+    }
+    match words.char_indices().nth(characters) {
+        Some((at, _)) => format!("{}...", words[..at].trim_end()),
+        None => words,
+    }
+}

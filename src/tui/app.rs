@@ -1,0 +1,198 @@
+//! The whole state of the screen: plain data that `update` changes and `view` shows.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::completion::Popup;
+use super::composer::Composer;
+use super::glyphs::Glyphs;
+use super::keymap::Keymap;
+use super::options::{CatalogEntry, Forecast, PullProgress, TuiOptions};
+use super::overlay::Overlay;
+use super::theme::Theme;
+use super::transcript::Transcript;
+use crate::engine::protocol::{Budget, GenerationId, LoadRequest, ModelInfo, Sampling, Snapshot};
+use crate::session::Summary;
+
+/// What is known of the model.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub enum Model {
+    #[default]
+    None,
+    Loading {
+        path: PathBuf,
+        what: &'static str,
+        fraction: f32,
+    },
+    Ready(Box<ModelInfo>),
+}
+
+/// The answer being made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    pub id: GenerationId,
+    pub since: Instant,
+    /// Known once the prompt is tokenised: all of it, and what the KV cache already held.
+    pub prompt_tokens: Option<(u32, u32)>,
+    pub stopping: bool,
+    /// Messages that were saved before it; the answer is saved after these.
+    pub replaces_last: bool,
+}
+
+/// What is to happen once the answer has stopped.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Then {
+    Load(PathBuf),
+    Regenerate,
+    Undo,
+    Edit(Option<usize>),
+    Clear,
+    Open(String),
+}
+
+/// A model being fetched, or what became of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pull {
+    pub name: String,
+    pub progress: PullProgress,
+    pub since: Instant,
+    /// Bytes that were there when it began, so that the rate is of this run.
+    pub resumed_bytes: Option<u64>,
+    pub failed: Option<String>,
+}
+
+/// How answers are made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    pub system: Option<String>,
+    pub sampling: Sampling,
+    pub stop: Vec<String>,
+    pub max_tokens: Option<u32>,
+    pub thinking: Option<bool>,
+}
+
+pub struct App {
+    /// Set before each update: the clock is read nowhere else.
+    pub now: Instant,
+    pub size: (u16, u16),
+    pub theme: Arc<Theme>,
+    pub glyphs: Glyphs,
+    /// No colour is wanted: themes with colours become `mono`.
+    pub colourless: bool,
+    pub keymap: Keymap,
+
+    pub transcript: Transcript,
+    pub composer: Composer,
+    pub popup: Option<Popup>,
+    pub overlay: Option<Overlay>,
+    /// One line for the moment, gone with the next key.
+    pub status: Option<String>,
+    /// When Ctrl-C was pressed with nothing to stop.
+    pub quit_armed: Option<Instant>,
+    /// After `/find`: n and N go on until another key.
+    pub finding: bool,
+
+    pub model: Model,
+    pub snapshot: Arc<Snapshot>,
+    /// Figures held still by the user.
+    pub frozen: bool,
+    pub panel_shown: bool,
+    pub mouse: bool,
+    pub load: LoadRequest,
+    /// The budget last asked for, until the engine says what came of it.
+    pub budget_asked: Option<u64>,
+
+    pub settings: Settings,
+    pub answer: Option<Answer>,
+    pub last_id: GenerationId,
+    /// What was sent while an answer was being made (or the model loaded).
+    pub queued: Option<String>,
+    pub then: Option<Then>,
+    /// So many of the oldest messages are no longer sent: the context was full.
+    pub dropped: usize,
+
+    pub title: Option<String>,
+    pub chats: Vec<Summary>,
+    pub catalog: Vec<CatalogEntry>,
+    pub has_catalog: bool,
+    pub forecasts: Vec<(PathBuf, Option<Forecast>)>,
+    pub pull: Option<Pull>,
+    pub leaving: bool,
+}
+
+impl App {
+    pub fn new(options: &TuiOptions, theme: Theme, glyphs: Glyphs, colourless: bool, keymap: Keymap) -> Self {
+        let theme = Arc::new(theme);
+        Self {
+            now: Instant::now(),
+            size: (80, 24),
+            transcript: Transcript::new(theme.clone(), glyphs),
+            theme,
+            glyphs,
+            colourless,
+            keymap,
+            composer: Composer::default(),
+            popup: None,
+            overlay: None,
+            status: None,
+            quit_armed: None,
+            finding: false,
+            model: Model::None,
+            snapshot: Arc::default(),
+            frozen: false,
+            panel_shown: true,
+            mouse: options.mouse,
+            load: options.load.clone(),
+            budget_asked: None,
+            settings: Settings {
+                system: options.system.clone(),
+                sampling: options.sampling.clone(),
+                stop: options.stop.clone(),
+                max_tokens: options.max_tokens,
+                thinking: None,
+            },
+            answer: None,
+            last_id: 0,
+            queued: None,
+            then: None,
+            dropped: 0,
+            title: None,
+            chats: Vec::new(),
+            catalog: Vec::new(),
+            has_catalog: options.catalog.is_some(),
+            forecasts: Vec::new(),
+            pull: None,
+            leaving: false,
+        }
+    }
+
+    pub fn info(&self) -> Option<&ModelInfo> {
+        match &self.model {
+            Model::Ready(info) => Some(info),
+            _ => None,
+        }
+    }
+
+    /// The model the first screen offers.
+    pub fn offered(&self) -> Option<&CatalogEntry> {
+        self.catalog.iter().find(|e| e.default).or_else(|| self.catalog.first())
+    }
+
+    /// Whether the first screen's offer stands: no model, none on its way.
+    pub fn is_offering(&self) -> bool {
+        self.model == Model::None && self.transcript.entries().is_empty() && self.offered().is_some()
+    }
+
+    pub fn pulling(&self) -> Option<&Pull> {
+        self.pull.as_ref().filter(|p| p.failed.is_none())
+    }
+
+    /// The budget in force or asked for, bytes; 0 while unknown.
+    pub fn budget_bytes(&self) -> u64 {
+        self.budget_asked.unwrap_or_else(|| match (self.snapshot.memory.budget_bytes, self.load.budget) {
+            (0, Budget::Bytes(bytes)) => bytes,
+            (bytes, _) => bytes,
+        })
+    }
+}

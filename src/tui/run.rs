@@ -1,0 +1,292 @@
+//! The loop between terminal, engine and state: a key is drawn at once, what the engine says is gathered for a frame,
+//! figures come four times a second, and while nothing happens nothing wakes it.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use crossterm::event::{Event as Input, EventStream};
+use futures_util::StreamExt;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use super::app::App;
+use super::background::Background;
+use super::clipboard::{Between, sequence};
+use super::composer::History;
+use super::glyphs::Glyphs;
+use super::keymap::Keymap;
+use super::message::{Effect, Job, Msg, Reply};
+use super::options::{Resume, TuiOptions};
+use super::terminal::{self, Screen};
+use super::theme::Theme;
+use super::update::{Effects, update};
+use super::{outside, view};
+use crate::engine::protocol::Command;
+use crate::engine::{EngineHandle, EventReceiver};
+
+/// Least time between frames that no key asked for.
+const FRAME_LOCAL: Duration = Duration::from_millis(33);
+const FRAME_SSH: Duration = Duration::from_millis(83);
+/// Least time between figures.
+const FIGURES_EVERY: Duration = Duration::from_millis(250);
+/// Events taken at once before the screen is drawn.
+const DRAIN: usize = 512;
+
+/// Runs the chat until the user leaves.
+pub fn run(engine: EngineHandle, events: EventReceiver, options: TuiOptions) -> anyhow::Result<()> {
+    // All that can be wrong with the settings is said before the terminal is touched.
+    let keymap = Keymap::new(&options.keys)?;
+    let environment = |name: &str| std::env::var(name).ok();
+    let colourless = environment("NO_COLOR").is_some_and(|v| !v.is_empty());
+    let theme = Theme::load(&super::background::expand_home(&options.theme))?;
+    let theme = if colourless { Theme::mono() } else { theme };
+    let glyphs = Glyphs::for_terminal(options.ascii, environment);
+    let mut app = App::new(&options, theme, glyphs, colourless, keymap);
+    if let Some(text) = options.history_file.as_ref().and_then(|p| std::fs::read_to_string(p).ok()) {
+        app.composer.history = History::parse(&text);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(Loop::start(engine, events, options, app)?.run())
+}
+
+struct Loop {
+    app: App,
+    engine: EngineHandle,
+    events: EventReceiver,
+    replies: UnboundedReceiver<Reply>,
+    background: Background,
+    screen: Screen,
+    input: EventStream,
+    frame_every: Duration,
+    drawn: Instant,
+    /// Something changed since the last frame.
+    dirty: bool,
+    /// Last, so that the terminal is given back after everything else.
+    _held: terminal::Held,
+}
+
+impl Loop {
+    fn start(engine: EngineHandle, events: EventReceiver, options: TuiOptions, app: App) -> anyhow::Result<Self> {
+        let (sender, replies) = unbounded_channel();
+        let background = Background::start(&options, sender)?;
+        terminal::install_panic_hook();
+        let held = terminal::enter(app.mouse)?;
+        let over_ssh = std::env::var_os("SSH_CONNECTION").is_some() || std::env::var_os("SSH_TTY").is_some();
+        let mut this = Self {
+            app,
+            engine,
+            events,
+            replies,
+            background,
+            screen: Screen::new()?,
+            input: EventStream::new(),
+            frame_every: if over_ssh { FRAME_SSH } else { FRAME_LOCAL },
+            drawn: Instant::now(),
+            dirty: true,
+            _held: held,
+        };
+        this.app.size = terminal::size()?;
+        this.begin(&options);
+        Ok(this)
+    }
+
+    /// The first things asked for.
+    fn begin(&mut self, options: &TuiOptions) {
+        self.background.job(Job::Catalog);
+        match &options.resume {
+            Resume::Fresh => {}
+            Resume::Last => self.background.job(Job::OpenLatest),
+            Resume::Id(id) => self.background.job(Job::OpenChat(id.clone())),
+        }
+        if let Some(path) = &options.model {
+            self.app.load.path = path.clone();
+            self.app.model = super::app::Model::Loading { path: path.clone(), what: "opening", fraction: 0.0 };
+            self.engine.send(Command::Load(Box::new(self.app.load.clone())));
+        }
+    }
+
+    async fn run(mut self) -> anyhow::Result<()> {
+        let mut signals = Signals::new()?;
+        let mut figures = self.engine.snapshots();
+        let mut figures_after = Instant::now();
+        let mut engine_gone = false;
+        self.draw()?;
+        while !self.app.leaving {
+            let due = self.dirty.then(|| self.drawn + self.frame_every);
+            let wait_figures = (Instant::now() < figures_after).then_some(figures_after);
+            let deadline = due.into_iter().chain(wait_figures).min();
+            tokio::select! {
+                biased;
+                input = self.input.next() => {
+                    match input {
+                        Some(input) => self.input(input?)?,
+                        None => self.apply(Msg::Terminated)?,
+                    }
+                    // A burst (a paste without brackets, a held key) is one frame.
+                    for _ in 0..DRAIN {
+                        match futures_util::FutureExt::now_or_never(self.input.next()) {
+                            Some(Some(input)) => self.input(input?)?,
+                            _ => break,
+                        }
+                    }
+                    self.draw()?;
+                }
+                signal = signals.next() => self.signal(signal)?,
+                event = self.events.recv(), if !engine_gone => match event {
+                    Some(event) => {
+                        self.apply(Msg::Engine(event))?;
+                        for _ in 0..DRAIN {
+                            let Ok(event) = self.events.try_recv() else { break };
+                            self.apply(Msg::Engine(event))?;
+                        }
+                    }
+                    None => {
+                        engine_gone = true;
+                        self.apply(Msg::EngineGone)?;
+                    }
+                },
+                Some(reply) = self.replies.recv() => self.apply(Msg::Reply(reply))?,
+                changed = figures.changed(), if wait_figures.is_none() && !engine_gone => {
+                    figures_after = Instant::now() + FIGURES_EVERY;
+                    if changed.is_ok() {
+                        let snapshot = figures.borrow_and_update().clone();
+                        if *snapshot != *self.app.snapshot {
+                            self.apply(Msg::Figures(snapshot))?;
+                        }
+                    }
+                }
+                () = tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now).into()), if deadline.is_some() => {}
+            }
+            if self.dirty && self.drawn.elapsed() >= self.frame_every {
+                self.draw()?;
+            }
+        }
+        self.engine.send(Command::Shutdown);
+        Ok(())
+    }
+
+    fn input(&mut self, input: Input) -> io::Result<()> {
+        match input {
+            Input::Key(key) => self.apply(Msg::Key(key)),
+            Input::Paste(text) => self.apply(Msg::Paste(text)),
+            Input::Mouse(mouse) => self.apply(Msg::Mouse(mouse)),
+            Input::Resize(columns, rows) => self.apply(Msg::Resize(columns, rows)),
+            Input::FocusGained | Input::FocusLost => Ok(()),
+        }
+    }
+
+    fn apply(&mut self, msg: Msg) -> io::Result<()> {
+        self.app.now = Instant::now();
+        let effects = update(&mut self.app, msg);
+        self.dirty = true;
+        self.carry_out(effects)
+    }
+
+    fn carry_out(&mut self, effects: Effects) -> io::Result<()> {
+        for effect in effects {
+            match effect {
+                Effect::Send(command) => self.engine.send(command),
+                Effect::Cancel => self.engine.cancel(),
+                Effect::SetBudget(budget) => self.engine.set_budget(budget),
+                Effect::Job(job) => self.background.job(job),
+                Effect::Pull(name) => self.background.pull(name),
+                Effect::CancelPull => self.background.cancel_pull(),
+                Effect::Copy(text) => {
+                    let between = Between::from_environment(|name| std::env::var(name).ok());
+                    self.screen.write(&sequence(&text, between))?;
+                    self.apply(Msg::Reply(Reply::Copied { bytes: text.len() }))?;
+                }
+                Effect::Editor(text) => {
+                    let edited = self.outside(|| outside::edit(&text))?;
+                    self.apply(Msg::Reply(Reply::Edited(edited)))?;
+                }
+                Effect::Pager(text) => self.outside(|| outside::page(&text))?,
+                Effect::Mouse(on) => terminal::set_mouse(on)?,
+                Effect::Suspend => self.outside(outside::suspend)?,
+                Effect::Redraw => {
+                    self.screen.clear()?;
+                    self.drawn = Instant::now().checked_sub(self.frame_every).unwrap_or(self.drawn);
+                }
+                Effect::Quit => self.app.leaving = true,
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the terminal to another program for a while.
+    fn outside<T>(&mut self, work: impl FnOnce() -> T) -> io::Result<T> {
+        // The stream's own thread must not take the other program's keys.
+        let input = std::mem::replace(&mut self.input, EventStream::new());
+        drop(input);
+        terminal::restore();
+        let done = work();
+        let held = terminal::enter(self.app.mouse)?;
+        // One guard lives as long as the loop; this one would restore too early.
+        std::mem::forget(held);
+        self.input = EventStream::new();
+        self.screen.clear()?;
+        self.dirty = true;
+        self.draw()?;
+        Ok(done)
+    }
+
+    fn signal(&mut self, signal: Caught) -> io::Result<()> {
+        match signal {
+            Caught::Leave => self.apply(Msg::Terminated),
+            // Stopped from outside and let go on: the terminal may have been changed meanwhile.
+            Caught::GoneOn => {
+                terminal::restore();
+                std::mem::forget(terminal::enter(self.app.mouse)?);
+                self.carry_out(vec![Effect::Redraw])?;
+                self.draw()
+            }
+        }
+    }
+
+    fn draw(&mut self) -> io::Result<()> {
+        self.app.size = terminal::size()?;
+        view::prepare(&mut self.app);
+        let app = &self.app;
+        self.screen.draw(|frame| view::draw(frame, app))?;
+        self.drawn = Instant::now();
+        self.dirty = false;
+        Ok(())
+    }
+}
+
+enum Caught {
+    Leave,
+    GoneOn,
+}
+
+struct Signals {
+    terminate: Signal,
+    hangup: Signal,
+    interrupt: Signal,
+    quit: Signal,
+    go_on: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        // SIGCONT has no name among the kinds.
+        let go_on = SignalKind::from_raw(rustix::process::Signal::CONT.as_raw());
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
+            go_on: signal(go_on)?,
+        })
+    }
+
+    async fn next(&mut self) -> Caught {
+        tokio::select! {
+            _ = self.terminate.recv() => Caught::Leave,
+            _ = self.hangup.recv() => Caught::Leave,
+            _ = self.interrupt.recv() => Caught::Leave,
+            _ = self.quit.recv() => Caught::Leave,
+            _ = self.go_on.recv() => Caught::GoneOn,
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What each message does to the state: pure but for the state itself; everything outside is asked for as an effect.
+
+mod budget;
+mod commands;
+mod conversation;
+mod engine;
+mod keys;
+mod overlays;
+mod replies;
+mod settings;
+
+use crossterm::event::{MouseEvent, MouseEventKind};
+
+use super::app::App;
+use super::completion;
+use super::entry::{Entry, NoteKind};
+use super::message::{Effect, Msg};
+
+pub(crate) use budget::edited_bytes;
+
+pub type Effects = Vec<Effect>;
+
+/// Lines a turn of the mouse wheel scrolls.
+const WHEEL_LINES: usize = 3;
+
+/// Applies one message.
+pub fn update(app: &mut App, msg: Msg) -> Effects {
+    match msg {
+        Msg::Key(key) => keys::key(app, key),
+        Msg::Paste(text) => {
+            let text = crate::tui::clean(&text);
+            match &mut app.overlay {
+                Some(_) => overlays::paste(app, &text),
+                None => {
+                    app.composer.paste(&text);
+                    completion::refresh(app)
+                }
+            }
+        }
+        Msg::Mouse(event) => mouse(app, event),
+        Msg::Resize(columns, rows) => {
+            app.size = (columns, rows);
+            vec![Effect::Redraw]
+        }
+        Msg::Engine(event) => engine::event(app, event),
+        Msg::EngineGone => {
+            app.answer = None;
+            error(app, "The engine is gone. What was said is saved; please start anew.");
+            Vec::new()
+        }
+        Msg::Figures(snapshot) => {
+            if !app.frozen {
+                app.snapshot = snapshot;
+            }
+            Vec::new()
+        }
+        Msg::Reply(reply) => replies::reply(app, reply),
+        Msg::Terminated => leave(app),
+    }
+}
+
+fn mouse(app: &mut App, event: MouseEvent) -> Effects {
+    match event.kind {
+        MouseEventKind::ScrollUp => app.transcript.up(WHEEL_LINES),
+        MouseEventKind::ScrollDown => app.transcript.down(WHEEL_LINES),
+        _ => {}
+    }
+    Vec::new()
+}
+
+/// Keeps what has been answered so far and ends the program.
+fn leave(app: &mut App) -> Effects {
+    let mut effects = conversation::save_unfinished(app);
+    app.leaving = true;
+    effects.extend([Effect::Cancel, Effect::CancelPull, Effect::Quit]);
+    effects
+}
+
+/// A line of the program's own in the chat.
+fn notice(app: &mut App, text: impl Into<String>) {
+    note(app, NoteKind::Notice, text);
+}
+
+fn error(app: &mut App, text: impl Into<String>) {
+    note(app, NoteKind::Error, text);
+}
+
+fn listing(app: &mut App, text: impl Into<String>) {
+    note(app, NoteKind::Listing, text);
+    app.transcript.follow();
+}
+
+/// Notes go before an answer under way, which stays the last entry.
+fn note(app: &mut App, kind: NoteKind, text: impl Into<String>) {
+    let entry = Entry::note(kind, text);
+    if app.answer.is_some() && app.transcript.entries().last().is_some_and(|e| e.live) {
+        app.transcript.insert_before_last(entry);
+    } else {
+        app.transcript.push(entry);
+    }
+}

@@ -1,0 +1,189 @@
+//! Keys while something lies over the chat. Esc and Ctrl-C close it; nothing else is lost by them.
+
+use crossterm::event::{KeyCode, KeyModifiers};
+
+use super::{Effects, budget, conversation};
+use crate::tui::app::{App, Then};
+use crate::tui::keymap::{Action, Key};
+use crate::tui::message::{Effect, Job};
+use crate::tui::overlay::{Overlay, Picker};
+use crate::tui::picker;
+
+const HELP_PAGE: u16 = 10;
+
+pub(super) fn key(app: &mut App, key: Key, action: Option<Action>) -> Effects {
+    if key.code == KeyCode::Esc || action == Some(Action::Interrupt) {
+        if let Some(Overlay::Models(_)) = app.overlay
+            && app.pulling().is_some()
+            && action == Some(Action::Interrupt)
+        {
+            app.status = Some("fetch stopped; what has come is kept".to_owned());
+            return vec![Effect::CancelPull];
+        }
+        app.overlay = None;
+        return Vec::new();
+    }
+    let Some(overlay) = app.overlay.take() else { return Vec::new() };
+    match overlay {
+        Overlay::Help { scroll } => {
+            app.overlay = help(scroll, key, action);
+            Vec::new()
+        }
+        Overlay::Zoom { panel, layer, sort } => {
+            let last = app.snapshot.layers.len().saturating_sub(1);
+            let to = |layer: usize| Some(Overlay::Zoom { panel, layer: layer.min(last), sort });
+            app.overlay = match key.code {
+                KeyCode::Left | KeyCode::Char('h') => to(layer.saturating_sub(1)),
+                KeyCode::Right | KeyCode::Char('l') => to(layer + 1),
+                KeyCode::Up | KeyCode::Char('k') => to(layer.saturating_sub(1)),
+                KeyCode::Down | KeyCode::Char('j') => to(layer + 1),
+                KeyCode::Home => to(0),
+                KeyCode::End => to(last),
+                KeyCode::Char('s') => Some(Overlay::Zoom { panel, layer, sort: sort.next() }),
+                KeyCode::Tab => panel.next().map(|panel| Overlay::Zoom { panel, layer, sort }),
+                _ if action == Some(Action::Zoom) => panel.next().map(|panel| Overlay::Zoom { panel, layer, sort }),
+                KeyCode::Char('q') | KeyCode::Enter => None,
+                _ => {
+                    if action == Some(Action::Freeze) {
+                        super::keys::freeze(app);
+                    }
+                    Some(Overlay::Zoom { panel, layer, sort })
+                }
+            };
+            Vec::new()
+        }
+        Overlay::Budget(mut editor) => {
+            editor.error = None;
+            match key.code {
+                KeyCode::Enter => return budget::apply_editor(app, editor),
+                KeyCode::Left | KeyCode::Down => return slide(app, editor, -0.02),
+                KeyCode::Right | KeyCode::Up => return slide(app, editor, 0.02),
+                KeyCode::PageDown => return slide(app, editor, -0.1),
+                KeyCode::PageUp => return slide(app, editor, 0.1),
+                KeyCode::Home => {
+                    editor.typed.clear();
+                    editor.bytes = app.snapshot.memory.least_bytes;
+                }
+                KeyCode::End => {
+                    editor.typed.clear();
+                    editor.bytes = app.snapshot.memory.full_bytes;
+                }
+                KeyCode::Backspace => {
+                    editor.typed.pop();
+                }
+                KeyCode::Char(c) if key.modifiers.is_empty() && editor.typed.len() < 16 => editor.typed.push(c),
+                _ => {}
+            }
+            app.overlay = Some(Overlay::Budget(editor));
+            Vec::new()
+        }
+        Overlay::Models(mut picker) => {
+            if key.code == KeyCode::Enter {
+                return picker.chosen().map_or_else(Vec::new, |i| choose_model(app, i));
+            }
+            picker_key(&mut picker, key, &picker::model_names(app));
+            let forecast = picker.chosen().map_or_else(Vec::new, |i| picker::want_forecast(app, i));
+            app.overlay = Some(Overlay::Models(picker));
+            forecast
+        }
+        Overlay::Chats(mut picker) => {
+            let chosen = picker.chosen().and_then(|i| app.chats.get(i)).map(|c| c.id.clone());
+            match (key.code, chosen) {
+                (KeyCode::Enter, Some(id)) => return conversation::after_stop(app, Then::Open(id)),
+                (KeyCode::Delete, Some(id)) => {
+                    app.overlay = Some(Overlay::Chats(picker));
+                    return vec![Effect::Job(Job::DeleteChat(Some(id))), Effect::Job(Job::ListChats)];
+                }
+                _ => picker_key(&mut picker, key, &picker::chat_names(app)),
+            }
+            app.overlay = Some(Overlay::Chats(picker));
+            Vec::new()
+        }
+    }
+}
+
+fn help(scroll: u16, key: Key, action: Option<Action>) -> Option<Overlay> {
+    let scroll = match (key.code, action) {
+        (KeyCode::Down | KeyCode::Char('j'), _) | (_, Some(Action::LineDown)) => scroll.saturating_add(1),
+        (KeyCode::Up | KeyCode::Char('k'), _) | (_, Some(Action::LineUp)) => scroll.saturating_sub(1),
+        (KeyCode::Char(' '), _) | (_, Some(Action::PageDown)) => scroll.saturating_add(HELP_PAGE),
+        (_, Some(Action::PageUp)) => scroll.saturating_sub(HELP_PAGE),
+        (KeyCode::Home, _) => 0,
+        (KeyCode::End, _) => u16::MAX,
+        (KeyCode::Char('q') | KeyCode::Enter, _) | (_, Some(Action::Help)) => return None,
+        _ => scroll,
+    };
+    Some(Overlay::Help { scroll })
+}
+
+/// Moves the slider by a share of the way from the least to full residency.
+fn slide(app: &mut App, mut editor: crate::tui::overlay::BudgetEditor, share: f64) -> Effects {
+    let memory = &app.snapshot.memory;
+    let from = budget::edited_bytes(app, &editor) as f64;
+    editor.typed.clear();
+    let range = memory.full_bytes.saturating_sub(memory.least_bytes) as f64;
+    let to = (from + range * share).max(memory.least_bytes as f64).min(memory.full_bytes.max(1) as f64);
+    editor.bytes = to as u64;
+    app.overlay = Some(Overlay::Budget(editor));
+    Vec::new()
+}
+
+fn picker_key(picker: &mut Picker, key: Key, names: &[String]) {
+    match key.code {
+        KeyCode::Up => picker.move_by(-1),
+        KeyCode::Down | KeyCode::Tab => picker.move_by(1),
+        KeyCode::PageUp => picker.move_by(-10),
+        KeyCode::PageDown => picker.move_by(10),
+        KeyCode::Home => picker.selected = 0,
+        KeyCode::End => picker.move_by(isize::MAX),
+        KeyCode::Backspace => {
+            picker.filter.pop();
+            picker.refilter(names);
+        }
+        KeyCode::Char('u') if key.modifiers == KeyModifiers::CONTROL => {
+            picker.filter.clear();
+            picker.refilter(names);
+        }
+        KeyCode::Char(c) if key.modifiers.is_empty() => {
+            picker.filter.push(c);
+            picker.selected = 0;
+            picker.refilter(names);
+        }
+        _ => {}
+    }
+}
+
+/// A paste into the field of what lies over the chat.
+pub(super) fn paste(app: &mut App, text: &str) -> Effects {
+    let line = text.lines().next().unwrap_or_default();
+    let names = match app.overlay {
+        Some(Overlay::Models(_)) => picker::model_names(app),
+        _ => picker::chat_names(app),
+    };
+    match &mut app.overlay {
+        Some(Overlay::Models(picker) | Overlay::Chats(picker)) => {
+            picker.filter.push_str(line);
+            picker.refilter(&names);
+        }
+        Some(Overlay::Budget(editor)) => editor.typed.push_str(&line.chars().take(16).collect::<String>()),
+        _ => {}
+    }
+    Vec::new()
+}
+
+/// Loads an installed model, fetches another.
+pub(super) fn choose_model(app: &mut App, index: usize) -> Effects {
+    let Some(entry) = app.catalog.get(index).cloned() else { return Vec::new() };
+    match entry.installed {
+        Some(path) => {
+            app.overlay = None;
+            conversation::after_stop(app, Then::Load(path))
+        }
+        None if app.pulling().is_some() => {
+            app.overlay = Some(Overlay::Models(Picker::new(&picker::model_names(app))));
+            app.status = Some("one fetch at a time".to_owned());
+            Vec::new()
+        }
+        None => super::replies::pull(app, entry.name),
+    }
+}

@@ -1,0 +1,90 @@
+//! The budget editor: a slider from the least to full residency, what is typed, and what would come of it.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+use super::put_lines;
+use crate::size::format_size;
+use crate::tui::app::App;
+use crate::tui::figures::rate;
+use crate::tui::forecast::outlook;
+use crate::tui::overlay::BudgetEditor;
+use crate::tui::update::edited_bytes;
+
+pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect, editor: &BudgetEditor) {
+    let m = &app.snapshot.memory;
+    let t = &app.theme;
+    let bytes = edited_bytes(app, editor);
+    let columns = usize::from(area.width).saturating_sub(4).min(100);
+    let range = m.full_bytes.saturating_sub(m.least_bytes).max(1) as f64;
+    let at = |bytes: u64| {
+        ((bytes.saturating_sub(m.least_bytes) as f64 / range).min(1.0) * (columns - 1) as f64).round() as usize
+    };
+    let (here, now) = (at(bytes), at(m.budget_bytes));
+    let slider: Vec<Span> = (0..columns)
+        .map(|i| match i {
+            i if i == here => Span::styled(app.glyphs.layer_full, t.computing),
+            i if i == now => Span::styled(app.glyphs.tick, t.title),
+            i if i < here => Span::styled(app.glyphs.filled, t.pinned),
+            _ => Span::styled(app.glyphs.free, t.dim),
+        })
+        .collect();
+    let (least, full) = (format_size(m.least_bytes), format_size(m.full_bytes));
+    let gap = columns.saturating_sub(least.len() + full.len()).max(1);
+    let mut lines = vec![
+        Line::default(),
+        Line::from(vec![
+            Span::styled("Budget  ", t.heading),
+            Span::styled(format_size(bytes), t.title),
+            Span::styled(format!("   now {}, in use {}", format_size(m.budget_bytes), format_size(m.rss_bytes)), t.dim),
+        ]),
+        Line::default(),
+        Line::from(slider),
+        Line::styled(format!("{least}{}{full}", " ".repeat(gap)), t.dim),
+        Line::default(),
+    ];
+    lines.extend(forecast(app, bytes));
+    lines.push(Line::default());
+    lines.push(Line::from(vec![
+        Span::styled("type 80M, 60%, auto, 0 or +10%: ", t.dim),
+        Span::styled(editor.typed.clone(), t.text),
+    ]));
+    let typed_row = lines.len() - 1;
+    if let Some(error) = &editor.error {
+        lines.push(Line::styled(error.clone(), t.error));
+    }
+    let body = Rect { x: area.x + 2, width: area.width.saturating_sub(4), ..area };
+    put_lines(frame, body, lines);
+    let x = body.x + 32 + editor.typed.chars().count() as u16;
+    frame.set_cursor_position((x.min(body.right()), (body.y + typed_row as u16).min(body.bottom().saturating_sub(1))));
+}
+
+fn forecast(app: &App, bytes: u64) -> Vec<Line<'static>> {
+    let m = &app.snapshot.memory;
+    let t = &app.theme;
+    if bytes < m.least_bytes {
+        return vec![Line::styled(
+            format!("under the least that runs, {}: it would be refused", format_size(m.least_bytes)),
+            t.warn,
+        )];
+    }
+    let Some(o) = outlook(app, bytes) else {
+        return vec![Line::styled("no forecast: the model's full size is not known yet", t.dim)];
+    };
+    let speed = o.tok_s.map_or_else(
+        || "speed not known before the first answer".to_owned(),
+        |r| format!("about {} tok/s at best", rate(r)),
+    );
+    let mut lines = vec![Line::raw(format!(
+        "forecast: {:.0}% of the weights kept, {} streamed a token, {speed}",
+        o.resident * 100.0,
+        format_size(o.streamed_bytes_per_token)
+    ))];
+    let spare = (m.available_bytes + m.rss_bytes).saturating_sub(bytes);
+    if m.available_bytes > 0 {
+        let text = format!("the machine would have {} left", format_size(spare));
+        lines.push(Line::styled(text, if spare == 0 { t.warn } else { t.dim }));
+    }
+    lines
+}

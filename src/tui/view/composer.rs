@@ -1,0 +1,72 @@
+//! The input with its cursor, and the offers above it.
+
+use ratatui::Frame;
+use ratatui::layout::{Position, Rect};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Clear;
+
+use super::{PROMPT_COLUMNS, composer_columns, put};
+use crate::tui::app::App;
+use crate::tui::composer::rows;
+use crate::tui::wrap::{text_width, truncate};
+
+const MOST_OFFERS: usize = 8;
+
+pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect, focused: bool) {
+    let columns = composer_columns(app);
+    let text = app.composer.text();
+    let all = rows(text, columns);
+    let (row, column) = app.composer.cursor_at(columns);
+    // The cursor's row is always in sight.
+    let height = usize::from(area.height);
+    let first = (row + 1).saturating_sub(height).min(all.len().saturating_sub(height));
+    for (i, r) in all.iter().enumerate().skip(first).take(height) {
+        let y = area.y + (i - first) as u16;
+        let mark = if i == 0 { format!("{} ", app.glyphs.cursor) } else { "  ".to_owned() };
+        let shown = text[r.start..r.end].trim_end_matches('\n').replace('\t', "    ");
+        let line = Line::from(vec![Span::styled(mark, app.theme.user), Span::styled(shown, app.theme.text)]);
+        put(frame, area.x, y, line, area.width);
+    }
+    if text.is_empty() {
+        let words =
+            truncate(placeholder(app), usize::from(area.width.saturating_sub(PROMPT_COLUMNS)), app.glyphs.ellipsis);
+        put(frame, area.x + PROMPT_COLUMNS, area.y, Line::styled(words, app.theme.dim), area.width - PROMPT_COLUMNS);
+    }
+    if focused {
+        let x = area.x + PROMPT_COLUMNS + u16::try_from(column).unwrap_or(0);
+        let y = area.y + u16::try_from(row - first).unwrap_or(0);
+        frame.set_cursor_position(Position::new(x.min(area.right().saturating_sub(1)), y));
+    }
+}
+
+fn placeholder(app: &App) -> &'static str {
+    if app.is_offering() {
+        return if app.pulling().is_some() { "" } else { "Enter fetches the model and begins" };
+    }
+    if app.answer.is_some() {
+        "the next message waits until this answer is done"
+    } else {
+        "ask something, or / for commands"
+    }
+}
+
+/// The offers, over the lines above the composer.
+pub(super) fn draw_popup(frame: &mut Frame, app: &App, composer: Rect) {
+    let Some(popup) = &app.popup else { return };
+    let height = popup.offers.len().min(MOST_OFFERS).min(usize::from(composer.y.saturating_sub(2)));
+    let first = (popup.selected + 1).saturating_sub(height);
+    let shown = popup.offers.iter().enumerate().skip(first).take(height);
+    let name_columns = popup.offers.iter().map(|o| text_width(&o.text)).max().unwrap_or(0);
+    let room = usize::from(composer.width).saturating_sub(4);
+    let note_columns = popup.offers.iter().map(|o| text_width(&o.note)).max().unwrap_or(0);
+    let columns = (name_columns + 2 + note_columns).min(room);
+    let area = Rect::new(composer.x + 1, composer.y - height as u16, columns as u16 + 2, height as u16);
+    frame.render_widget(Clear, area);
+    for (y, (i, offer)) in (area.y..area.bottom()).zip(shown) {
+        let padded = format!(" {:name_columns$}  {}", offer.text, offer.note);
+        let mut text = truncate(&padded, columns + 1, app.glyphs.ellipsis);
+        text.push_str(&" ".repeat((columns + 2).saturating_sub(text_width(&text))));
+        let style = if i == popup.selected { app.theme.selection } else { app.theme.text };
+        put(frame, area.x, y, Line::styled(text, style), area.width);
+    }
+}

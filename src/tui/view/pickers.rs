@@ -1,0 +1,126 @@
+//! Lists to choose from: models and saved chats.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::{put, put_lines};
+use crate::size::format_size;
+use crate::tui::app::App;
+use crate::tui::figures::rate;
+use crate::tui::options::CatalogEntry;
+use crate::tui::overlay::Picker;
+use crate::tui::wrap::{Break, Run, text_width, truncate, wrap};
+
+/// Draws title, filter and rows; returns the area under them.
+fn list(frame: &mut Frame, app: &App, area: Rect, title: &str, picker: &Picker, rows: &[String], height: u16) -> Rect {
+    let body = Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..area };
+    let head = Line::from(vec![
+        Span::styled(format!("{title}  "), app.theme.heading),
+        Span::styled(picker.filter.clone(), app.theme.text),
+    ]);
+    put(frame, body.x, body.y, head, body.width);
+    let x = body.x + (text_width(title) + 2 + text_width(&picker.filter)) as u16;
+    frame.set_cursor_position((x.min(body.right()), body.y));
+    let height = usize::from(height);
+    let first = (picker.selected + 1).saturating_sub(height);
+    if picker.matches.is_empty() {
+        put(frame, body.x, body.y + 1, Line::styled("nothing here", app.theme.dim), body.width);
+    }
+    for (y, (i, index)) in (body.y + 1..).zip(picker.matches.iter().enumerate().skip(first).take(height)) {
+        let chosen = i == picker.selected;
+        let mark = if chosen { app.glyphs.cursor } else { " " };
+        let columns = usize::from(body.width);
+        let mut text =
+            truncate(&format!("{mark} {}", rows.get(*index).map_or("", String::as_str)), columns, app.glyphs.ellipsis);
+        text.push_str(&" ".repeat(columns.saturating_sub(text_width(&text))));
+        let style = if chosen { app.theme.selection } else { Style::new() };
+        put(frame, body.x, y, Line::styled(text, style), body.width);
+    }
+    let used = 1 + height as u16;
+    Rect { y: body.y + used, height: body.height.saturating_sub(used), ..body }
+}
+
+pub(super) fn draw_models(frame: &mut Frame, app: &App, area: Rect, picker: &Picker) {
+    let name_columns = app.catalog.iter().map(|e| text_width(&e.name)).max().unwrap_or(0).min(44);
+    let rows: Vec<String> = app
+        .catalog
+        .iter()
+        .map(|e| {
+            let state = if app.pulling().is_some_and(|p| p.name == e.name) {
+                "being fetched"
+            } else if e.installed.is_some() {
+                "installed"
+            } else {
+                "to fetch"
+            };
+            let name = truncate(&e.name, name_columns, app.glyphs.ellipsis);
+            format!(
+                "{name:name_columns$}  {:7} {:>10}  {:13} {}",
+                e.quantization,
+                format_size(e.bytes),
+                state,
+                e.licence
+            )
+        })
+        .collect();
+    let height = (rows.len() as u16).clamp(1, area.height.saturating_sub(6).max(1));
+    let below = list(frame, app, area, "Models", picker, &rows, height);
+    if let Some(entry) = picker.chosen().and_then(|i| app.catalog.get(i)) {
+        let runs = details(app, entry);
+        put_lines(
+            frame,
+            Rect { y: below.y + 1, height: below.height.saturating_sub(1), ..below },
+            wrap(&runs, usize::from(below.width), &[], &[], Break::Words),
+        );
+    }
+}
+
+fn details(app: &App, entry: &CatalogEntry) -> Vec<Run> {
+    let t = &app.theme;
+    let mut runs = vec![Run::new(format!("{}\n", entry.title), t.title)];
+    let Some(path) = &entry.installed else {
+        runs.push(Run::new(
+            format!("Enter fetches {}; Ctrl-C stops, Enter later goes on from there.", format_size(entry.bytes)),
+            t.dim,
+        ));
+        return runs;
+    };
+    runs.push(Run::new(format!("{}\n", path.display()), t.dim));
+    match app.forecasts.iter().find(|f| f.0 == *path).and_then(|f| f.1) {
+        Some(f) => {
+            let fits = app.snapshot.memory.available_bytes + app.snapshot.memory.rss_bytes >= f.full_bytes;
+            let how = if fits { "fits into memory here" } else { "streams here" };
+            let speed = if f.tok_s > 0.0 { format!(", about {} tok/s", rate(f.tok_s)) } else { String::new() };
+            runs.push(Run::new(
+                format!(
+                    "runs from {}, all in memory from {}; {how}{speed}",
+                    format_size(f.least_bytes),
+                    format_size(f.full_bytes)
+                ),
+                t.text,
+            ));
+        }
+        None => runs.push(Run::new("Enter loads it; this chat goes on with it", t.dim)),
+    }
+    runs
+}
+
+pub(super) fn draw_chats(frame: &mut Frame, app: &App, area: Rect, picker: &Picker) {
+    let rows: Vec<String> = app
+        .chats
+        .iter()
+        .map(|c| {
+            let branch = c.branch_of.as_ref().map_or_else(String::new, |from| format!("  branch of {from}"));
+            format!("{}  {:>3} messages  {}{branch}", c.id, c.messages, c.title)
+        })
+        .collect();
+    let height = (rows.len() as u16).clamp(1, (area.height / 2).max(1));
+    let below = list(frame, app, area, "Chats", picker, &rows, height);
+    if let Some(chat) = picker.chosen().and_then(|i| app.chats.get(i)) {
+        let runs = [Run::new(chat.preview.clone(), app.theme.dim)];
+        let lines = wrap(&runs, usize::from(below.width), &[], &[], Break::Words);
+        put_lines(frame, Rect { y: below.y + 1, height: below.height.saturating_sub(1), ..below }, lines);
+    }
+}
