@@ -136,7 +136,7 @@ pub struct ExtentTable {
     /// First extent of each layer, and one past the last.
     layers: Vec<u32>,
     params: ExtentParams,
-    slot_bytes: u64,
+    slot_capacity: u64,
     read_bytes: u64,
     always_file_bytes: u64,
     all_file_bytes: u64,
@@ -180,7 +180,7 @@ impl ExtentTable {
         };
         let (always_file_bytes, all_file_bytes) = (file_bytes(true), file_bytes(false));
         let pin_order = PinOrder::new(&extents, |extent| slot_bytes(extent, &params), params.pins);
-        let slot_bytes = extents.iter().map(|extent| slot_bytes(extent, &params)).max().unwrap_or(0);
+        let slot_capacity = extents.iter().map(|extent| slot_bytes(extent, &params)).max().unwrap_or(0);
         let read_bytes = extents.iter().map(|extent| span(extent, params.alignment).1).max().unwrap_or(0);
         Ok(Self {
             matrices,
@@ -189,7 +189,7 @@ impl ExtentTable {
             stages,
             layers,
             params,
-            slot_bytes,
+            slot_capacity,
             read_bytes,
             always_file_bytes,
             all_file_bytes,
@@ -267,9 +267,17 @@ impl ExtentTable {
         slot_bytes(self.extent(id), &self.params)
     }
 
-    /// Memory of one slot of the ring: any extent fits.
+    /// Memory of one slot of the ring; where extents are expanded, with the buffer they are read into.
     pub fn slot_bytes(&self) -> u64 {
-        self.slot_bytes
+        match self.params.residency {
+            Residency::Quantized => self.slot_capacity,
+            Residency::Fp32 => self.slot_capacity + self.read_bytes,
+        }
+    }
+
+    /// The length of a slot into which any extent fits.
+    pub fn slot_capacity(&self) -> u64 {
+        self.slot_capacity
     }
 
     /// The longest single read.

@@ -4,15 +4,29 @@
 //! placement; [`store`] holds the placement live while reader threads keep the ring full; [`source`] reads the file;
 //! [`memory`] asks the kernel what the process really holds; [`calibrate`] measures the device and forecasts.
 
+pub mod arena;
+mod experts;
 pub mod extents;
+pub mod figures;
+pub mod lease;
+pub mod memory;
 pub mod pin_order;
 pub mod plan;
+mod readers;
+mod rows;
+pub mod source;
+mod state;
 pub mod store;
+#[cfg(test)]
+mod store_tests;
+mod throttle;
 
 pub use extents::{Extent, ExtentParams, ExtentTable, MatrixSpec, Piece};
+pub use figures::{Counters, LayerFigures, LayerState};
+pub use lease::Lease;
 pub use pin_order::PinPolicy;
 pub use plan::{Budget, ContextRequest, KvCost, LedgerLine, Placement, Plan, PlanInput, ScratchCost, Shortfall};
-pub use store::{Counters, LayerFigures, LayerState, Lease, PassEnd, StoreError, StoreOptions, WeightStore};
+pub use store::{PassEnd, ReadFailure, StoreError, StoreOptions, WeightStore};
 
 /// How weights are read from their file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

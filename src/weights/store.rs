@@ -1,12 +1,28 @@
-//! The weight store: extents pinned, in the ring, or on disk, and the walk of a pass over them.
+//! The weight store: the walk of a pass over extents that are pinned, in the ring, or on disk.
+//!
+//! One thread, the engine's, walks; reader threads keep the ring full. The engine never reads itself: it waits on a
+//! condition variable and looks for a cancel every few milliseconds, and a read that it no longer wants ends in its slot.
 
 use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use crate::kernels::Cancel;
 
 use super::extents::{ExtentError, ExtentParams, ExtentTable, MatrixSpec};
+use super::figures::{Counters, LayerFigures, LayerState};
+use super::lease::{Item, Lease};
 use super::plan::Placement;
-use super::{Residency, SourceKind};
+use super::readers::{self, Shared};
+use super::rows::{RowsAt, RowsJob};
+use super::source::{self, Source};
+use super::state::{Place, State};
+use super::throttle::Throttle;
+use super::{Residency, SourceKind, arena};
+
+/// How often a waiting engine looks whether it was cancelled.
+const CANCEL_POLL: Duration = Duration::from_millis(4);
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -17,7 +33,7 @@ pub struct StoreOptions {
     pub disk_limit: Option<u64>,
     /// Reader threads, 2 to 4 as a rule.
     pub readers: usize,
-    /// Sizes of extents; alignment, page and residency are filled in by the store.
+    /// Sizes of extents; the store fills alignment, page and residency in.
     pub extents: ExtentParams,
 }
 
@@ -39,10 +55,11 @@ pub enum ReadFailure {
     #[error("{0}")]
     Io(#[from] std::io::Error),
     /// The file ends before the bytes it is to hold.
-    #[error("the file ends at byte {end}: it was cut while in use")]
-    Short { end: u64 },
-    #[error("the file is gone or another file took its place")]
-    Replaced,
+    #[error("the file ends before that; it was cut while in use")]
+    Short,
+    /// A read failed, and the file could not be opened again.
+    #[error("the file is no longer there: {0}")]
+    Gone(std::io::Error),
 }
 
 /// What can go wrong with a store. After any of these the next pass may begin as usual.
@@ -52,10 +69,12 @@ pub enum StoreError {
     Cancelled,
     #[error("{}: cannot open: {source}; check the path and its permissions", path.display())]
     Open { path: PathBuf, source: std::io::Error },
-    #[error("{}: reading {bytes} bytes at {offset} failed: {failure}; check the file and the disk, then ask again", path.display())]
+    #[error("{}: reading {bytes} bytes at {offset} failed: {failure}; check the file and its disk, then ask again", path.display())]
     Read { path: PathBuf, offset: u64, bytes: u64, failure: ReadFailure },
     #[error("no memory for a slot of {bytes} bytes: {source}; lower the budget")]
     Memory { bytes: u64, source: std::io::Error },
+    #[error("cannot start a reader thread: {0}; raise the limit on processes")]
+    Thread(std::io::Error),
     #[error(transparent)]
     Extents(#[from] ExtentError),
 }
@@ -69,152 +88,263 @@ pub enum PassEnd {
     Blocks,
 }
 
-/// Extents in memory, held for a kernel. Dropping it gives them back (on errors and cancels too).
-#[derive(Debug)]
-pub struct Lease {}
-
-impl Lease {
-    /// Extent ids and their bytes, laid out as their pieces say.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &[u8])> {
-        std::iter::empty()
-    }
-
-    /// How many of the extents asked for are here: at least 1, in the order asked.
-    pub fn len(&self) -> usize {
-        0
-    }
-
-    pub fn is_empty(&self) -> bool {
-        true
-    }
-}
-
-/// What one layer's weights are doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum LayerState {
-    #[default]
-    Cold,
-    /// Being read or waiting in the ring.
-    Loading,
-    /// Under the kernels now.
-    Computing,
-}
-
-/// Figures of one layer; the head is the last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct LayerFigures {
-    pub state: LayerState,
-    pub bytes: u64,
-    pub pinned_bytes: u64,
-    /// The last pass.
-    pub read_us: u32,
-    pub wait_us: u32,
-    pub compute_us: u32,
-    /// Means over all passes.
-    pub mean_read_us: u32,
-    pub mean_wait_us: u32,
-    pub mean_compute_us: u32,
-}
-
-/// Figures of the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Counters {
-    /// Weight bytes read from the source since the store was opened, alignment slack included.
-    pub read_bytes: u64,
-    /// Embedding rows read from the source.
-    pub row_bytes: u64,
-    pub passes: u64,
-    /// Bytes read for the pass under way, and for the last whole pass. Bytes count for the pass that uses them.
-    pub pass_streamed_bytes: u64,
-    pub last_pass_streamed_bytes: u64,
-    /// Sum over all passes.
-    pub streamed_bytes: u64,
-    /// Time during which at least one read was under way.
-    pub disk_busy_us: u64,
-    /// Time the engine waited for weights.
-    pub wait_us: u64,
-    pub compute_us: u64,
-    pub pinned_bytes: u64,
-    pub expert_bytes: u64,
-    /// Slots in the ring or under way.
-    pub ring_bytes: u64,
-    /// Peak of all slots together.
-    pub peak_slot_bytes: u64,
-    /// Routed expert extents, and those among them that were in memory.
-    pub expert_uses: u64,
-    pub expert_hits: u64,
-    /// Experts wholly in memory.
-    pub experts_resident: u32,
-}
-
 /// The weights of one model.
 #[derive(Debug)]
 pub struct WeightStore {
-    table: ExtentTable,
-    source: SourceKind,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    /// Extents by their place in the file, to find rows that are in memory anyhow.
+    by_offset: Vec<u32>,
+    in_pass: bool,
+    spare: Vec<Item>,
 }
 
 impl WeightStore {
     /// Opens the parts of a model's file (a path for each part, in order) and lays out `matrices`, which are in the order
     /// of a pass. Nothing is read until [`Self::apply`] has given it memory.
     pub fn open(paths: &[PathBuf], matrices: &[MatrixSpec], options: StoreOptions) -> Result<Self, StoreError> {
-        let _ = paths;
-        Ok(Self { table: ExtentTable::build(matrices, options.extents)?, source: options.source })
+        Self::with_source(source::open(options.source, paths)?, matrices, options)
+    }
+
+    /// As [`Self::open`], with a source of one's own (to inject failures).
+    pub fn with_source(
+        source: Box<dyn Source>,
+        matrices: &[MatrixSpec],
+        options: StoreOptions,
+    ) -> Result<Self, StoreError> {
+        let params = ExtentParams {
+            alignment: source.alignment(),
+            page: arena::page_bytes() as u64,
+            residency: options.residency,
+            ..options.extents
+        };
+        let table = ExtentTable::build(matrices, params)?;
+        let mut by_offset: Vec<u32> = match options.residency {
+            Residency::Quantized => (0..table.len()).collect(),
+            Residency::Fp32 => Vec::new(),
+        };
+        by_offset.sort_by_key(|&id| (table.extent(id).part, table.extent(id).offset));
+        let state = Mutex::new(State::new(&table));
+        let shared = Arc::new(Shared {
+            table,
+            source,
+            throttle: Throttle::new(options.disk_limit),
+            state,
+            work: Condvar::new(),
+            ready: Condvar::new(),
+        });
+        let threads = readers::start(&shared, options.readers).map_err(StoreError::Thread)?;
+        Ok(Self { shared, threads, by_offset, in_pass: false, spare: Vec::new() })
     }
 
     pub fn table(&self) -> &ExtentTable {
-        &self.table
+        &self.shared.table
     }
 
     /// The source in use: `Buffered` where the file system refused `Direct`.
     pub fn source(&self) -> SourceKind {
-        self.source
+        self.shared.source.kind()
     }
 
-    /// Takes on a placement, both ways, live. Slots over the target are unmapped before this returns; those under way as
-    /// soon as their read ends.
-    pub fn apply(&mut self, _placement: &Placement) {}
-
-    /// Begins a walk over the table. `positions` are computed in it (for figures alone).
-    pub fn begin_pass(&mut self, _positions: usize, _end: PassEnd) {}
-
-    /// The longest beginning of `ids` that is in memory, at least one extent; waits for the first.
-    /// Ids come in the order of the table, experts in the order given to [`Self::route`].
-    pub fn acquire(&mut self, _ids: impl IntoIterator<Item = u32>, _cancel: &Cancel) -> Result<Lease, StoreError> {
-        Err(StoreError::Cancelled)
+    /// Takes on a placement, up or down, at any time. Slots over the target are unmapped before this returns; those under
+    /// a read or a kernel as soon as that ends.
+    pub fn apply(&mut self, placement: &Placement) {
+        let mut state = self.shared.lock();
+        state.apply(&self.shared.table, *placement);
+        self.shared.unlock(state);
+        self.shared.work.notify_all();
     }
 
-    /// Gives a lease back; extents that the placement keeps stay, the others' slots are reused.
-    pub fn release(&mut self, lease: Lease, _compute_us: u32) {
-        let _ = lease;
+    /// Changes the rate that plays a slower disk.
+    pub fn set_disk_limit(&mut self, bytes_s: Option<u64>) {
+        self.shared.throttle.set_rate(bytes_s);
     }
 
-    /// Experts chosen by the router: these extents are read next, in this order.
-    pub fn route(&mut self, _ids: &[u32]) {}
-
-    /// Rows of a matrix that is not in the table (embeddings): `out` gets `rows.len()` rows of `row_bytes`, in the order
-    /// asked; `offset` is where row 0 begins.
-    pub fn read_rows(
-        &mut self,
-        _part: u16,
-        _offset: u64,
-        _row_bytes: usize,
-        _rows: &[u32],
-        _out: &mut [u8],
-        _cancel: &Cancel,
-    ) -> Result<(), StoreError> {
-        Err(StoreError::Cancelled)
+    /// Begins a walk over the table from its start, in which `positions` are computed (a figure alone).
+    pub fn begin_pass(&mut self, positions: usize, end: PassEnd) {
+        self.end_pass();
+        self.in_pass = true;
+        let end = match end {
+            PassEnd::Head => self.table().len(),
+            PassEnd::Blocks => self.table().head_start(),
+        };
+        self.shared.lock().begin_pass(positions, end);
     }
 
     /// Ends a walk, whole or broken off. Reading ahead goes on into the next one, also while idle.
-    pub fn end_pass(&mut self) {}
+    pub fn end_pass(&mut self) {
+        if std::mem::take(&mut self.in_pass) {
+            let mut state = self.shared.lock();
+            state.end_pass(&self.shared.table);
+            self.shared.unlock(state);
+            self.shared.work.notify_all();
+        }
+    }
+
+    /// The longest beginning of `ids` that is in memory, one extent at least; waits for the first. A lease holds few
+    /// extents of the ring at once, so that readers go on meanwhile.
+    /// Ids come in the order of the table, experts in the order given to [`Self::route`].
+    pub fn acquire(&mut self, ids: impl IntoIterator<Item = u32>, cancel: &Cancel) -> Result<Lease, StoreError> {
+        let table = &self.shared.table;
+        let mut ids = ids.into_iter();
+        let mut items = std::mem::take(&mut self.spare);
+        items.clear();
+        let Some(first) = ids.next() else { return Ok(Lease::new(Arc::clone(&self.shared), items)) };
+
+        let mut state = self.shared.lock();
+        let mut waiting: Option<Instant> = None;
+        // What failed while nobody waited for it is tried once more now that somebody does.
+        let mut stale_failure = state.place(first) == Place::Failed;
+        let waited = loop {
+            match state.place(first) {
+                Place::Ready | Place::Pinned => break Ok(()),
+                Place::Failed => {
+                    let failure = state.take_failure(table, first);
+                    if !std::mem::take(&mut stale_failure) {
+                        break Err(failure.unwrap_or(StoreError::Cancelled));
+                    }
+                    continue;
+                }
+                Place::Disk => {
+                    if state.demand(table, first) {
+                        self.shared.work.notify_all();
+                    }
+                }
+                Place::Reading => {}
+            }
+            if cancel.is_cancelled() {
+                break Err(StoreError::Cancelled);
+            }
+            waiting.get_or_insert_with(Instant::now);
+            state = self.shared.ready.wait_timeout(state, CANCEL_POLL).unwrap_or_else(PoisonError::into_inner).0;
+        };
+        let layer = table.extent(first).layer;
+        if let Some(since) = waiting {
+            let us = since.elapsed().as_micros() as u64;
+            state.counters.wait_us += us;
+            state.layers[usize::from(layer)].wait(us);
+        }
+        if waited.is_ok() {
+            let mut from_ring = 0;
+            let limit = state.lease_limit();
+            for id in std::iter::once(first).chain(ids) {
+                if from_ring == limit && state.place(id) == Place::Ready {
+                    break;
+                }
+                let Some((slot, ring)) = state.lease(table, id) else { break };
+                from_ring += usize::from(ring);
+                let extent = table.extent(id);
+                let start = match table.params().residency {
+                    Residency::Quantized => (extent.offset - table.read_span(id).0) as usize,
+                    Residency::Fp32 => 0,
+                };
+                items.push(Item { id, slot, bytes: start..start + extent.memory_bytes as usize });
+            }
+            state.computing = Some(layer);
+        }
+        self.shared.unlock(state);
+        match waited {
+            Ok(()) => Ok(Lease::new(Arc::clone(&self.shared), items)),
+            Err(error) => {
+                self.spare = items;
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives a lease back with the time its kernels took; extents that the placement keeps stay, the slots of others are
+    /// read into next.
+    pub fn release(&mut self, lease: Lease, compute_us: u32) {
+        self.spare = lease.give_back(compute_us);
+    }
+
+    /// Experts chosen by the router: these extents are read next, in this order.
+    pub fn route(&mut self, ids: &[u32]) {
+        let mut state = self.shared.lock();
+        state.route(&self.shared.table, ids);
+        self.shared.unlock(state);
+        self.shared.work.notify_all();
+    }
+
+    /// Rows of a matrix that need not be in the table (embeddings). `out` gets `rows.len()` rows of `row_bytes` each, in
+    /// the order asked; `offset` is where row 0 begins in its part.
+    pub fn read_rows(
+        &mut self,
+        part: u16,
+        offset: u64,
+        row_bytes: usize,
+        rows: &[u32],
+        out: &mut [u8],
+        cancel: &Cancel,
+    ) -> Result<(), StoreError> {
+        let at = RowsAt { part, offset, row_bytes };
+        let mut state = self.shared.lock();
+        let mut missing = Vec::new();
+        for (place, (&row, out)) in rows.iter().zip(out.chunks_exact_mut(row_bytes.max(1))).enumerate() {
+            match self.find_row(&state, at, row) {
+                Some((slot, from)) => out.copy_from_slice(slot.bytes(from..from + row_bytes)),
+                None => missing.push((row, place as u32)),
+            }
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let job = Arc::new(RowsJob::new(at, missing, self.shared.source.alignment()));
+        state.counters.row_read_bytes += job.groups.iter().map(|group| group.span_bytes).sum::<u64>();
+        state.rows = Some(Arc::clone(&job));
+        self.shared.work.notify_all();
+        let since = Instant::now();
+        while !job.is_done() && !cancel.is_cancelled() {
+            state = self.shared.ready.wait_timeout(state, CANCEL_POLL).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.rows = None;
+        state.counters.wait_us += since.elapsed().as_micros() as u64;
+        drop(state);
+        if job.is_done() { job.finish(out) } else { Err(StoreError::Cancelled) }
+    }
+
+    /// A row that an extent in memory holds (a tied head's), and where it begins in the slot.
+    fn find_row<'a>(&self, state: &'a State, at: RowsAt, row: u32) -> Option<(&'a arena::Slot, usize)> {
+        let table = &self.shared.table;
+        let (begin, end) = (at.row(row), at.row(row) + at.row_bytes as u64);
+        let after = self.by_offset.partition_point(|&id| {
+            let extent = table.extent(id);
+            (extent.part, extent.offset) <= (at.part, begin)
+        });
+        let id = *self.by_offset.get(after.checked_sub(1)?)?;
+        let extent = table.extent(id);
+        if extent.part != at.part || extent.offset + u64::from(extent.bytes) < end {
+            return None;
+        }
+        Some((state.resident(id)?, (begin - table.read_span(id).0) as usize))
+    }
 
     pub fn counters(&self) -> Counters {
-        Counters::default()
+        self.shared.lock().snapshot()
     }
 
     /// Figures of every layer, the head last.
     pub fn layer_figures(&self, out: &mut Vec<LayerFigures>) {
+        let state = self.shared.lock();
         out.clear();
+        out.extend(state.layers.iter().enumerate().map(|(layer, sums)| {
+            let shown = match state.computing {
+                Some(computing) if usize::from(computing) == layer => LayerState::Computing,
+                _ if state.loading(self.shared.table.layer_extents(layer)) => LayerState::Loading,
+                _ => LayerState::Cold,
+            };
+            sums.figures(shown)
+        }));
+    }
+}
+
+impl Drop for WeightStore {
+    fn drop(&mut self) {
+        self.shared.lock().stop = true;
+        self.shared.throttle.stop();
+        self.shared.work.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
     }
 }

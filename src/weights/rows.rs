@@ -1,0 +1,119 @@
+//! Single rows of a matrix that is not streamed: the embeddings of the tokens at hand.
+//!
+//! Readers do it, as a thread that computes must not be caught inside a read; rows close to each other are one read.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::store::StoreError;
+
+/// Rows this close are read together ...
+const GAP_BYTES: u64 = 16 << 10;
+/// ... up to this much at once.
+const GROUP_BYTES: u64 = 128 << 10;
+
+/// Rows asked for: where they are, and where they go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RowsAt {
+    pub(super) part: u16,
+    /// Where row 0 begins.
+    pub(super) offset: u64,
+    pub(super) row_bytes: usize,
+}
+
+impl RowsAt {
+    pub(super) fn row(&self, row: u32) -> u64 {
+        self.offset + u64::from(row) * self.row_bytes as u64
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Group {
+    /// Where the read begins, and its length: aligned.
+    pub(super) start: u64,
+    pub(super) span_bytes: u64,
+    /// Bytes of the read that must be there.
+    pub(super) needed_bytes: u64,
+    rows: std::ops::Range<usize>,
+}
+
+#[derive(Debug)]
+pub(super) struct RowsJob {
+    pub(super) at: RowsAt,
+    pub(super) groups: Vec<Group>,
+    /// Rows in file order, each with its place in the answer.
+    rows: Vec<(u32, u32)>,
+    next: AtomicUsize,
+    done: AtomicUsize,
+    out: Mutex<Vec<u8>>,
+    failure: Mutex<Option<StoreError>>,
+}
+
+impl RowsJob {
+    /// A job for rows given with their places in an answer of `places` rows.
+    pub(super) fn new(at: RowsAt, mut rows: Vec<(u32, u32)>, alignment: u64) -> Self {
+        rows.sort_unstable();
+        let mut groups: Vec<Group> = Vec::new();
+        for (index, &(row, _)) in rows.iter().enumerate() {
+            let (begin, end) = (at.row(row), at.row(row) + at.row_bytes as u64);
+            if let Some(group) = groups.last_mut() {
+                let reached = group.start + group.needed_bytes;
+                if begin <= reached + GAP_BYTES && end - group.start <= GROUP_BYTES {
+                    group.needed_bytes = group.needed_bytes.max(end - group.start);
+                    group.rows.end = index + 1;
+                    continue;
+                }
+            }
+            let start = begin / alignment * alignment;
+            groups.push(Group { start, span_bytes: 0, needed_bytes: end - start, rows: index..index + 1 });
+        }
+        for group in &mut groups {
+            group.span_bytes = group.needed_bytes.next_multiple_of(alignment);
+        }
+        let out = Mutex::new(vec![0; rows.len() * at.row_bytes]);
+        Self { at, groups, rows, next: 0.into(), done: 0.into(), out, failure: Mutex::new(None) }
+    }
+
+    /// A group nobody has taken yet.
+    pub(super) fn next_group(&self) -> Option<usize> {
+        if self.next.load(Ordering::Relaxed) >= self.groups.len() {
+            return None;
+        }
+        let group = self.next.fetch_add(1, Ordering::Relaxed);
+        (group < self.groups.len()).then_some(group)
+    }
+
+    /// A group was read into `bytes`, which begin at the group's start.
+    pub(super) fn complete(&self, group: usize, read: Result<&[u8], StoreError>) {
+        match read {
+            Ok(bytes) => {
+                let group = &self.groups[group];
+                let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+                for (index, &(row, _)) in self.rows[group.rows.clone()].iter().enumerate() {
+                    let from = (self.at.row(row) - group.start) as usize;
+                    let to = (group.rows.start + index) * self.at.row_bytes;
+                    out[to..to + self.at.row_bytes].copy_from_slice(&bytes[from..from + self.at.row_bytes]);
+                }
+            }
+            Err(error) => *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error),
+        }
+        self.done.fetch_add(1, Ordering::Release);
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire) == self.groups.len()
+    }
+
+    /// Copies the rows to their places in `answer`, or tells what failed.
+    pub(super) fn finish(&self, answer: &mut [u8]) -> Result<(), StoreError> {
+        if let Some(error) = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Err(error);
+        }
+        let out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        for (row, &(_, place)) in out.chunks_exact(self.at.row_bytes).zip(&self.rows) {
+            let to = place as usize * self.at.row_bytes;
+            answer[to..to + self.at.row_bytes].copy_from_slice(row);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,603 @@
+//! The store on small files of random bytes: what arrives, what is read, and what is held.
+
+#![allow(clippy::unwrap_used)]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::arena::Slot;
+use super::source::{self, Source};
+use super::*;
+use crate::gguf::TensorType;
+use crate::kernels::{Cancel, CancelHandle};
+
+/// A file of `bytes` random bytes, and a model laid over it whose tensors lie in another order than they are used.
+pub(super) struct Fixture {
+    _folder: tempfile::TempDir,
+    pub(super) path: PathBuf,
+    pub(super) content: Vec<u8>,
+    pub(super) specs: Vec<MatrixSpec>,
+}
+
+pub(super) fn random_bytes(bytes: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    (0..bytes)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 32) as u8
+        })
+        .collect()
+}
+
+const ROW: usize = 64; // elements; a Q8_0 row is 68 bytes
+
+/// `layers` blocks of four matrices in three stages, and a head; Q8_0.
+pub(super) fn specs(layers: u16, rows: usize) -> Vec<MatrixSpec> {
+    let bytes = (rows * 68) as u64;
+    let per_layer = bytes.next_multiple_of(32) * 4;
+    let mut specs = Vec::new();
+    for layer in 0..=layers {
+        // Layers lie in the file last first, after a header that is no multiple of a page.
+        let place = u64::from(layers - layer);
+        let stage = u32::from(layer) * 3;
+        let mut add = |name: &str, stage: u32, slot: u64| {
+            specs.push(MatrixSpec {
+                name: format!("blk.{layer}.{name}"),
+                ty: TensorType::Q8_0,
+                k: ROW,
+                rows,
+                part: 0,
+                offset: 1056 + place * per_layer + slot * bytes.next_multiple_of(32),
+                layer,
+                stage,
+                expert: None,
+            });
+        };
+        if layer == layers {
+            add("head", stage, 0);
+        } else {
+            add("q", stage, 2);
+            add("k", stage, 3);
+            add("up", stage + 1, 1);
+            add("down", stage + 2, 0);
+        }
+    }
+    specs
+}
+
+pub(super) fn fixture(specs: Vec<MatrixSpec>) -> Fixture {
+    let end = specs.iter().map(|s| s.offset + s.ty.row_bytes(s.k as u64).unwrap() * s.rows as u64).max().unwrap();
+    let content = random_bytes(end as usize, 42);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.gguf");
+    let mut file = std::fs::File::create(&path).unwrap();
+    file.write_all(&content).unwrap();
+    file.sync_all().unwrap();
+    Fixture { _folder: folder, path, content, specs }
+}
+
+pub(super) fn options(source: SourceKind) -> StoreOptions {
+    let extents = ExtentParams { least_bytes: 8 << 10, most_bytes: 8 << 10, ..ExtentParams::default() };
+    StoreOptions { source, extents, ..StoreOptions::default() }
+}
+
+pub(super) fn placement(table: &ExtentTable, pins: u32, ring_slots: u32) -> Placement {
+    let whole = pins == table.len();
+    Placement {
+        pins,
+        pinned_bytes: table.pin_order().bytes_of(pins),
+        ring_slots,
+        ring_bytes: u64::from(ring_slots) * table.slot_bytes(),
+        whole,
+        ..Placement::default()
+    }
+}
+
+fn assert_same(store: &WeightStore, fixture: &Fixture, lease: &Lease) {
+    for (id, bytes) in lease.iter() {
+        let extent = store.table().extent(id);
+        let from = extent.offset as usize;
+        assert!(bytes == &fixture.content[from..from + extent.bytes as usize], "extent {id} differs from the file");
+    }
+}
+
+/// Walks all stages; `between` runs after each lease.
+pub(super) fn walk(
+    store: &mut WeightStore,
+    fixture: &Fixture,
+    end: PassEnd,
+    mut between: impl FnMut(&mut WeightStore),
+) -> Result<(), StoreError> {
+    let stages = match end {
+        PassEnd::Head => store.table().stages(),
+        PassEnd::Blocks => store.table().stages() - 1,
+    };
+    store.begin_pass(1, end);
+    for stage in 0..stages {
+        let mut range = store.table().stage_extents(stage);
+        while !range.is_empty() {
+            let lease = store.acquire(range.clone(), &Cancel::never())?;
+            assert!(!lease.is_empty());
+            assert_same(store, fixture, &lease);
+            range.start += lease.len() as u32;
+            store.release(lease, 1);
+            between(store);
+        }
+    }
+    store.end_pass();
+    Ok(())
+}
+
+const SOURCES: [SourceKind; 3] = [SourceKind::Direct, SourceKind::Buffered, SourceKind::Mmap];
+
+#[test]
+fn every_source_delivers_the_bytes_of_the_file_under_any_schedule_of_budgets() {
+    let fixture = fixture(specs(6, 500));
+    for kind in SOURCES {
+        let mut store = WeightStore::open(std::slice::from_ref(&fixture.path), &fixture.specs, options(kind)).unwrap();
+        let extents = store.table().len();
+        assert!(extents > 60);
+        store.apply(&placement(store.table(), 0, 4));
+        let mut state = 7u64;
+        for pass in 0..40 {
+            let end = if pass % 5 == 3 { PassEnd::Blocks } else { PassEnd::Head };
+            walk(&mut store, &fixture, end, |store| {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                if state >> 61 == 0 {
+                    let pins = (state >> 20) as u32 % (extents + 1);
+                    let ring = 1 + (state >> 50) as u32 % 10;
+                    store.apply(&placement(store.table(), pins, ring));
+                }
+            })
+            .unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_pass_reads_exactly_what_is_not_pinned() {
+    let fixture = fixture(specs(6, 500));
+    for kind in SOURCES {
+        let mut store = WeightStore::open(std::slice::from_ref(&fixture.path), &fixture.specs, options(kind)).unwrap();
+        let pins = store.table().len() / 3;
+        store.apply(&placement(store.table(), pins, 8));
+        walk(&mut store, &fixture, PassEnd::Head, |_| {}).unwrap();
+        let all: u64 = (0..store.table().len()).map(|id| store.table().read_span(id).1).sum();
+        assert_eq!(store.counters().last_pass_streamed_bytes, all, "the first pass reads everything");
+
+        let pinned = &store.table().pin_order().order()[..pins as usize];
+        let kept: u64 = pinned.iter().map(|&id| store.table().read_span(id).1).sum();
+        for _ in 0..3 {
+            walk(&mut store, &fixture, PassEnd::Head, |_| {}).unwrap();
+            let counters = store.counters();
+            assert_eq!(counters.last_pass_streamed_bytes, all - kept);
+            assert_eq!(counters.pinned_bytes, store.table().pin_order().bytes_of(pins));
+        }
+        let mut ahead = 0;
+        let settled = Instant::now();
+        while settled.elapsed() < Duration::from_millis(200) {
+            let counters = store.counters();
+            ahead = counters.read_bytes - counters.streamed_bytes;
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(ahead <= 8 * store.table().longest_read_bytes(), "read ahead no farther than the ring: {ahead}");
+        assert!(ahead > 0, "idle time is used to read ahead");
+    }
+}
+
+#[test]
+fn slots_never_exceed_the_placement_and_a_cut_frees_them_at_once() {
+    let fixture = fixture(specs(8, 800));
+    let mut store =
+        WeightStore::open(std::slice::from_ref(&fixture.path), &fixture.specs, options(SourceKind::Direct)).unwrap();
+    let all = store.table().len();
+    for pins in [0, all / 4, all / 2, all - 1] {
+        let target = placement(store.table(), pins, 8);
+        store.apply(&target);
+        for _ in 0..2 {
+            walk(&mut store, &fixture, PassEnd::Head, |store| {
+                let counters = store.counters();
+                let held = counters.pinned_bytes + counters.ring_bytes;
+                assert!(held <= target.bytes(), "{held} of {}", target.bytes());
+            })
+            .unwrap();
+        }
+    }
+    assert!(store.counters().peak_slot_bytes <= placement(store.table(), all - 1, 8).bytes());
+    store.apply(&placement(store.table(), 3, 4));
+    let counters = store.counters();
+    assert_eq!(counters.pinned_bytes, store.table().pin_order().bytes_of(3));
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(store.counters().ring_bytes <= 4 * store.table().slot_bytes());
+}
+
+#[test]
+fn a_model_kept_whole_is_read_once_and_is_one_lease_a_stage() {
+    let fixture = fixture(specs(4, 3000));
+    for huge in [false, true] {
+        let mut store =
+            WeightStore::open(std::slice::from_ref(&fixture.path), &fixture.specs, options(SourceKind::Direct))
+                .unwrap();
+        let all = store.table().len();
+        store.apply(&Placement { huge, ..placement(store.table(), all, 8) });
+        walk(&mut store, &fixture, PassEnd::Head, |_| {}).unwrap();
+        for _ in 0..3 {
+            walk(&mut store, &fixture, PassEnd::Head, |_| {}).unwrap();
+            assert_eq!(store.counters().last_pass_streamed_bytes, 0);
+        }
+        store.begin_pass(1, PassEnd::Head);
+        for stage in 0..store.table().stages() {
+            let range = store.table().stage_extents(stage);
+            let lease = store.acquire(range.clone(), &Cancel::never()).unwrap();
+            assert_eq!(lease.len(), range.len());
+            store.release(lease, 1);
+        }
+        store.end_pass();
+        assert_eq!(store.counters().ring_bytes, 0);
+        // And down again.
+        store.apply(&placement(store.table(), all / 2, 8));
+        walk(&mut store, &fixture, PassEnd::Head, |_| {}).unwrap();
+        assert!(store.counters().last_pass_streamed_bytes > 0);
+    }
+}
+
+/// A source that fails, stalls or counts on command.
+#[derive(Debug)]
+struct Unruly {
+    inner: Box<dyn Source>,
+    switch: Arc<Switch>,
+}
+
+#[derive(Debug, Default)]
+struct Switch {
+    fail: AtomicBool,
+    stall: AtomicBool,
+    reads: AtomicU64,
+}
+
+impl Source for Unruly {
+    fn kind(&self) -> SourceKind {
+        self.inner.kind()
+    }
+    fn alignment(&self) -> u64 {
+        self.inner.alignment()
+    }
+    fn read(&self, part: u16, offset: u64, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.switch.reads.fetch_add(1, Ordering::Relaxed);
+        let since = Instant::now();
+        while self.switch.stall.load(Ordering::Relaxed) && since.elapsed() < Duration::from_secs(2) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if self.switch.fail.load(Ordering::Relaxed) {
+            return Err(std::io::Error::from_raw_os_error(5));
+        }
+        self.inner.read(part, offset, buffer)
+    }
+    fn map(&self, part: u16, offset: u64, bytes: usize) -> Option<std::io::Result<Slot>> {
+        self.inner.map(part, offset, bytes)
+    }
+    fn reopen(&self, part: u16) -> std::io::Result<()> {
+        self.inner.reopen(part)
+    }
+    fn path(&self, part: u16) -> &Path {
+        self.inner.path(part)
+    }
+}
+
+fn unruly(fixture: &Fixture, kind: SourceKind) -> (WeightStore, Arc<Switch>) {
+    let switch = Arc::new(Switch::default());
+    let inner = source::open(kind, std::slice::from_ref(&fixture.path)).unwrap();
+    let source = Box::new(Unruly { inner, switch: Arc::clone(&switch) });
+    (WeightStore::with_source(source, &fixture.specs, options(kind)).unwrap(), switch)
+}
+
+#[test]
+fn an_error_of_the_disk_names_the_file_and_the_next_pass_works() {
+    let fixture = fixture(specs(6, 500));
+    for kind in [SourceKind::Direct, SourceKind::Buffered] {
+        let (mut store, switch) = unruly(&fixture, kind);
+        store.apply(&placement(store.table(), 5, 4));
+        walk(&mut store, &fixture, PassEnd::Head, |_| {}).unwrap();
+        for _ in 0..3 {
+            let mut leases = 0;
+            let error = walk(&mut store, &fixture, PassEnd::Head, |_| {
+                leases += 1;
+                if leases == 9 {
+                    switch.fail.store(true, Ordering::Relaxed);
+                }
+            })
+            .unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains("model.gguf") && text.contains("reading") && !text.contains('\n'), "{text}");
+            store.end_pass();
+            // Failures of reading ahead while nobody waits are not reported once the disk is back.
+            std::thread::sleep(Duration::from_millis(20));
+            switch.fail.store(false, Ordering::Relaxed);
+            walk(&mut store, &fixture, PassEnd::Head, |_| {}).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_file_that_shrinks_is_reported_and_works_again_once_it_is_whole() {
+    let fixture = fixture(specs(6, 500));
+    for kind in SOURCES {
+        let mut store = WeightStore::open(std::slice::from_ref(&fixture.path), &fixture.specs, options(kind)).unwrap();
+        store.apply(&placement(store.table(), 5, 4));
+        walk(&mut store, &fixture, PassEnd::Head, |_| {}).unwrap();
+        if kind == SourceKind::Mmap {
+            continue; // what is mapped when the file shrinks is a SIGBUS
+        }
+        std::fs::OpenOptions::new().write(true).open(&fixture.path).unwrap().set_len(4096).unwrap();
+        let error = walk(&mut store, &fixture, PassEnd::Head, |_| {}).unwrap_err().to_string();
+        assert!(error.contains("the file ends before that"), "{error}");
+        std::fs::write(&fixture.path, &fixture.content).unwrap();
+        walk(&mut store, &fixture, PassEnd::Head, |_| {}).unwrap();
+    }
+}
+
+#[test]
+fn a_wait_for_a_stalled_disk_is_cancelled_within_milliseconds_and_the_next_pass_works() {
+    let fixture = fixture(specs(6, 500));
+    let (mut store, switch) = unruly(&fixture, SourceKind::Buffered);
+    switch.stall.store(true, Ordering::Relaxed);
+    store.apply(&placement(store.table(), 5, 4));
+    let handle = CancelHandle::new();
+    let cancel = handle.token();
+    let canceller = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        handle.cancel();
+        Instant::now()
+    });
+    store.begin_pass(1, PassEnd::Head);
+    let error = store.acquire(0..4, &cancel).unwrap_err();
+    let after = canceller.join().unwrap().elapsed();
+    assert!(matches!(error, StoreError::Cancelled));
+    assert!(after < Duration::from_millis(40), "{after:?}");
+    let mut row = [0; 68];
+    assert!(matches!(store.read_rows(0, 1056, 68, &[3], &mut row, &cancel), Err(StoreError::Cancelled)));
+    switch.stall.store(false, Ordering::Relaxed);
+    walk(&mut store, &fixture, PassEnd::Head, |_| {}).unwrap();
+}
+
+#[test]
+fn a_broken_off_pass_leaves_nothing_behind() {
+    let fixture = fixture(specs(6, 500));
+    let mut store =
+        WeightStore::open(std::slice::from_ref(&fixture.path), &fixture.specs, options(SourceKind::Direct)).unwrap();
+    store.apply(&placement(store.table(), 10, 4));
+    for stop_after in [1, 7, 20, 33] {
+        store.begin_pass(1, PassEnd::Head);
+        let mut at = 0;
+        while at < stop_after {
+            let lease = store.acquire(at..store.table().len(), &Cancel::never()).unwrap();
+            at += lease.len() as u32;
+            drop(lease); // as an error on the way would
+        }
+        walk(&mut store, &fixture, PassEnd::Head, |_| {}).unwrap();
+    }
+}
+
+#[test]
+fn rows_arrive_in_the_order_asked_from_disk_or_from_memory() {
+    let fixture = fixture(specs(3, 1000));
+    for kind in SOURCES {
+        let mut store = WeightStore::open(std::slice::from_ref(&fixture.path), &fixture.specs, options(kind)).unwrap();
+        let head = fixture.specs.last().unwrap().offset;
+        let rows: Vec<u32> = (0..200).map(|n| n * 37 % 1000).chain([999, 0, 5, 5]).collect();
+        for pins in [0, store.table().len()] {
+            store.apply(&placement(store.table(), pins, 8));
+            walk(&mut store, &fixture, PassEnd::Head, |_| {}).unwrap();
+            let before = store.counters().row_read_bytes;
+            let mut out = vec![0; rows.len() * 68];
+            store.read_rows(0, head, 68, &rows, &mut out, &Cancel::never()).unwrap();
+            for (row, bytes) in rows.iter().zip(out.chunks_exact(68)) {
+                let from = head as usize + *row as usize * 68;
+                assert!(bytes == &fixture.content[from..from + 68], "row {row}");
+            }
+            let read = store.counters().row_read_bytes - before;
+            assert_eq!(read == 0, pins > 0, "a tied head in memory serves rows: {read}");
+        }
+    }
+}
+
+#[test]
+fn the_disk_limit_is_kept_and_nearly_reached() {
+    let fixture = fixture(specs(8, 2000));
+    for kind in SOURCES {
+        let options = StoreOptions { disk_limit: Some(20_000_000), ..options(kind) };
+        let mut store = WeightStore::open(std::slice::from_ref(&fixture.path), &fixture.specs, options).unwrap();
+        store.apply(&placement(store.table(), 0, 8));
+        walk(&mut store, &fixture, PassEnd::Head, |_| {}).unwrap();
+        let (begun, before) = (Instant::now(), store.counters().read_bytes);
+        for _ in 0..2 {
+            walk(&mut store, &fixture, PassEnd::Head, |_| {}).unwrap();
+        }
+        let rate = (store.counters().read_bytes - before) as f64 / begun.elapsed().as_secs_f64();
+        assert!((17e6..21.5e6).contains(&rate), "{rate:.0} bytes/s");
+    }
+}
+
+#[test]
+fn a_throttled_store_is_dropped_at_once() {
+    let fixture = fixture(specs(6, 500));
+    let options = StoreOptions { disk_limit: Some(10_000), ..options(SourceKind::Direct) };
+    let mut store = WeightStore::open(std::slice::from_ref(&fixture.path), &fixture.specs, options).unwrap();
+    store.apply(&placement(store.table(), 0, 8));
+    std::thread::sleep(Duration::from_millis(20));
+    let begun = Instant::now();
+    drop(store);
+    assert!(begun.elapsed() < Duration::from_millis(200), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn expanded_extents_hold_what_decoding_the_rows_gives() {
+    let mut fixture = fixture(specs(2, 100));
+    // Sane scales: random halfs may be NaN, which compare unequal.
+    for spec in &fixture.specs {
+        for block in 0..spec.rows * spec.k / 32 {
+            let at = spec.offset as usize + block * 34;
+            fixture.content[at..at + 2].copy_from_slice(&half::f16::from_f32(0.25).to_le_bytes());
+        }
+    }
+    std::fs::write(&fixture.path, &fixture.content).unwrap();
+    for kind in SOURCES {
+        let options = StoreOptions { residency: Residency::Fp32, ..options(kind) };
+        let mut store = WeightStore::open(std::slice::from_ref(&fixture.path), &fixture.specs, options).unwrap();
+        store.apply(&placement(store.table(), 4, 4));
+        let mut row = vec![0.0; ROW];
+        store.begin_pass(1, PassEnd::Head);
+        for id in 0..store.table().len() {
+            let lease = store.acquire([id], &Cancel::never()).unwrap();
+            let (_, bytes) = lease.iter().next().unwrap();
+            for piece in store.table().pieces(id) {
+                assert_eq!(store.table().matrix(piece.matrix).ty, TensorType::F32);
+                let spec = &fixture.specs[piece.matrix as usize];
+                for n in 0..piece.rows as usize {
+                    let from = spec.offset as usize + (piece.first_row as usize + n) * 68;
+                    crate::quant::decode_row(spec.ty, &fixture.content[from..from + 68], &mut row);
+                    let expected: Vec<u8> = row.iter().flat_map(|value| value.to_ne_bytes()).collect();
+                    let at = piece.offset as usize + n * ROW * 4;
+                    assert_eq!(&bytes[at..at + ROW * 4], expected);
+                }
+            }
+            store.release(lease, 1);
+        }
+        store.end_pass();
+    }
+}
+
+/// Two dense layers around expert layers of `experts` experts.
+fn expert_specs(layers: u16, experts: u16, rows: usize) -> Vec<MatrixSpec> {
+    let mut specs = specs(layers, rows);
+    let bytes = (rows * 68) as u64;
+    let end = specs.iter().map(|s| s.offset + bytes).max().unwrap();
+    let mut dense = Vec::new();
+    for spec in specs.drain(..) {
+        let layer = spec.layer;
+        let is_down = spec.name.ends_with("down");
+        dense.push(MatrixSpec { stage: spec.stage * 2, ..spec });
+        if is_down {
+            let stage = dense[dense.len() - 1].stage + 1;
+            for expert in 0..experts {
+                let index = u64::from(layer) * u64::from(experts) + u64::from(expert);
+                let offset = end + index * bytes;
+                dense.push(MatrixSpec {
+                    name: format!("blk.{layer}.exps"),
+                    ty: TensorType::Q8_0,
+                    k: ROW,
+                    rows,
+                    part: 0,
+                    offset,
+                    layer,
+                    stage,
+                    expert: Some(expert),
+                });
+            }
+        }
+    }
+    dense.sort_by_key(|spec| spec.stage);
+    dense
+}
+
+/// A pass in which `choose(layer)` says which experts are routed.
+fn walk_experts(store: &mut WeightStore, fixture: &Fixture, mut choose: impl FnMut(u16) -> Vec<u16>) {
+    store.begin_pass(1, PassEnd::Head);
+    for stage in 0..store.table().stages() {
+        let range = store.table().stage_extents(stage);
+        if range.is_empty() {
+            continue;
+        }
+        let layer = store.table().extent(range.start).layer;
+        let ids: Vec<u32> = if store.table().extent(range.start).expert.is_some() {
+            let chosen = choose(layer);
+            let ids: Vec<u32> = chosen.iter().flat_map(|&e| store.table().expert_extents(stage, e)).collect();
+            store.route(&ids);
+            ids
+        } else {
+            range.collect()
+        };
+        let mut done = 0;
+        while done < ids.len() {
+            let lease = store.acquire(ids[done..].iter().copied(), &Cancel::never()).unwrap();
+            assert_same(store, fixture, &lease);
+            done += lease.len();
+            store.release(lease, 1);
+        }
+    }
+    store.end_pass();
+}
+
+#[test]
+fn only_routed_experts_are_read_and_hot_ones_stay() {
+    let fixture = fixture(expert_specs(4, 16, 200));
+    for kind in SOURCES {
+        let mut store = WeightStore::open(std::slice::from_ref(&fixture.path), &fixture.specs, options(kind)).unwrap();
+        let order_bytes = store.table().pin_order().always_bytes();
+        let every_always = store.table().pin_order().order().len() as u32;
+        let expert_bytes = store.table().pin_order().expert_bytes() / 4;
+        let target = Placement {
+            pins: every_always,
+            pinned_bytes: order_bytes,
+            expert_bytes,
+            ring_slots: 8,
+            ring_bytes: 8 * store.table().slot_bytes(),
+            ..Placement::default()
+        };
+        store.apply(&target);
+        // Two hot experts of each layer, and two that change.
+        let mut random = 5u64;
+        let mut choose = |_layer: u16| {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let other = 4 + (random >> 40) as u16 % 6;
+            vec![0, 1, other, other + 6]
+        };
+        for _ in 0..30 {
+            walk_experts(&mut store, &fixture, &mut choose);
+        }
+        let before = store.counters();
+        for _ in 0..30 {
+            walk_experts(&mut store, &fixture, &mut choose);
+            let counters = store.counters();
+            assert!(counters.expert_bytes <= expert_bytes);
+            assert!(counters.ring_bytes <= target.ring_bytes);
+        }
+        let after = store.counters();
+        let uses = after.expert_uses - before.expert_uses;
+        let hit_rate = (after.expert_hits - before.expert_hits) as f64 / uses as f64;
+        assert!(hit_rate >= 0.5, "the hot half of the uses is always there: {hit_rate}");
+        let experts = store.table().extents().iter().filter(|extent| extent.expert.is_some());
+        let one = experts.map(|extent| extent.bytes).max().unwrap();
+        let missed = uses - (after.expert_hits - before.expert_hits);
+        let streamed = (after.streamed_bytes - before.streamed_bytes) as f64 / f64::from(one);
+        let slack = 2 * store.table().params().alignment;
+        let expected = (missed * (u64::from(one) + slack)) as f64 / f64::from(one);
+        assert!(streamed <= expected, "{streamed} extents read for {missed} misses");
+        assert!(after.experts_resident >= 8);
+        // A prompt through all experts reads each once and forgets none of the hot.
+        walk_experts(&mut store, &fixture, |_| (0..16).collect());
+        let before = store.counters();
+        walk_experts(&mut store, &fixture, |_| vec![0, 1]);
+        let after = store.counters();
+        assert_eq!(after.expert_hits - before.expert_hits, after.expert_uses - before.expert_uses);
+    }
+}
+
+#[test]
+fn experts_stream_through_the_smallest_ring_in_any_order() {
+    let fixture = fixture(expert_specs(3, 8, 200));
+    for ring in [1, 2, 4] {
+        let mut store =
+            WeightStore::open(std::slice::from_ref(&fixture.path), &fixture.specs, options(SourceKind::Direct))
+                .unwrap();
+        store.apply(&placement(store.table(), 0, ring));
+        for n in 0..10u16 {
+            walk_experts(&mut store, &fixture, |layer| (0..8).map(|e| (e * 3 + layer + n) % 8).collect());
+        }
+    }
+}
