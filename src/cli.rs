@@ -182,6 +182,9 @@ pub struct BenchArgs {
     /// Repetitions; the median counts
     #[arg(short = 'r', long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub repetitions: u32,
+    /// Show the time that each kind of work takes
+    #[arg(long)]
+    pub ops: bool,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

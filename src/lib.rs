@@ -11,6 +11,7 @@
 //! * [`engine`]: the inference thread and the protocol between it and the front ends.
 //! * [`tokenizer`]: text to tokens and back, chat templates.
 //! * [`weights`]: the budget, what is kept in memory under it, and streaming of the rest.
+//! * [`model`]: the families of models and the forward pass over streamed weights.
 //! * [`kernels`]: arithmetic: the thread pool, matrix products and every operation between them, with the same bits on
 //!   every instruction set and any number of threads.
 //! * [`quant`]: block formats of weights and their scalar decode, the oracle for every kernel.
@@ -28,6 +29,7 @@ pub mod engine;
 pub mod gguf;
 pub mod kernels;
 pub mod places;
+pub mod model;
 pub mod quant;
 pub mod sanitize;
 pub mod session;

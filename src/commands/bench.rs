@@ -1,9 +1,168 @@
-//! `sipllm bench`.
+//! `sipllm bench`: speed and memory of one model under one budget.
 
+use std::io::{Write, stdout};
+
+use serde_json::json;
+
+use super::Outcome;
+use super::driver::{Driver, Step, model_path};
 use crate::cli::BenchArgs;
-use crate::commands::Outcome;
 use crate::config::Settings;
+use crate::engine::protocol::{GenerationStats, ModelInfo, Prompt, Request, Sampling, Snapshot};
+use crate::size::format_size;
 
-pub fn run(_args: &BenchArgs, _settings: &Settings) -> anyhow::Result<Outcome> {
-    anyhow::bail!("not built yet")
+/// Tokens of the answer that warms up: caches, page tables and pins.
+const WARM_UP_TOKENS: u32 = 2;
+
+pub fn run(args: &BenchArgs, settings: &Settings) -> anyhow::Result<Outcome> {
+    let path = model_path(args.model.as_deref(), settings)?;
+    let mut driver = Driver::new()?;
+    let request = settings.load_request(path, args.prompt_tokens + args.gen_tokens);
+    let Step::Done(info) = driver.load(request)? else { return Ok(Outcome::Interrupted) };
+    let ids = prompt(args.prompt_tokens, info.vocabulary);
+    let mut runs = Vec::new();
+    for run in 0..=args.repetitions {
+        driver.reset();
+        let gen_tokens = if run == 0 { WARM_UP_TOKENS.min(args.gen_tokens) } else { args.gen_tokens };
+        let Step::Done((_, stats)) = driver.generate(greedy(ids.clone(), gen_tokens), |_| Ok(()))? else {
+            return Ok(Outcome::Interrupted);
+        };
+        if run > 0 {
+            runs.push(stats);
+        }
+    }
+    let report = Report { info: &info, runs: &runs, snapshot: &driver.snapshot() };
+    if args.json {
+        writeln!(stdout(), "{}", report.json())?;
+    } else {
+        report.print(args.ops)?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// Ids spread over the vocabulary, the same for everyone who asks.
+fn prompt(tokens: u32, vocabulary: u32) -> Vec<u32> {
+    let (first, count) = if vocabulary > 1000 { (100, vocabulary - 300) } else { (0, vocabulary) };
+    (0..u64::from(tokens)).map(|i| ((i * 7919 + 13) % u64::from(count)) as u32 + first).collect()
+}
+
+fn greedy(ids: Vec<u32>, max_tokens: u32) -> Request {
+    Request {
+        id: 0,
+        prompt: Prompt::Tokens(ids),
+        sampling: Sampling { temperature: 0.0, ..Sampling::default() },
+        max_tokens: Some(max_tokens),
+        stop: Vec::new(),
+        stop_at_end: false,
+        thinking: None,
+    }
+}
+
+struct Report<'a> {
+    info: &'a ModelInfo,
+    runs: &'a [GenerationStats],
+    snapshot: &'a Snapshot,
+}
+
+impl Report<'_> {
+    fn median(&self, figure: impl Fn(&GenerationStats) -> f64) -> f64 {
+        let mut values: Vec<f64> = self.runs.iter().map(figure).collect();
+        values.sort_by(f64::total_cmp);
+        let middle = values.len() / 2;
+        if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
+    }
+
+    /// Bytes streamed by one decoded token.
+    fn decode_streamed_bytes_per_token(&self) -> f64 {
+        self.median(|s| s.decode_streamed_bytes as f64 / f64::from(s.generated_tokens.saturating_sub(1).max(1)))
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let (info, memory, speed) = (self.info, &self.snapshot.memory, &self.snapshot.speed);
+        let decode_tok_s = self.median(|s| s.decode_tok_s);
+        let bound = f64::from(speed.bound_tok_s);
+        json!({
+            "model": info.name,
+            "arch": info.architecture,
+            "quant": info.quantization,
+            "threads": info.threads,
+            "kernel": info.kernel,
+            "isa": info.isa,
+            "source": info.source,
+            "budget_bytes": memory.budget_bytes,
+            "weights_bytes": info.weights_bytes,
+            "touched_bytes_per_token": info.touched_bytes_per_token,
+            "prompt_tokens": self.runs[0].prompt_tokens,
+            "gen_tokens": self.runs[0].generated_tokens,
+            "load_s": info.load_s,
+            "ttft_s": self.median(|s| s.ttft_s),
+            "prefill_tok_s": self.median(|s| s.prefill_tok_s),
+            "decode_tok_s": decode_tok_s,
+            "pinned_bytes": memory.pinned_bytes,
+            "ring_bytes": memory.ring_bytes,
+            "kv_bytes": memory.kv_bytes,
+            "base_bytes": memory.base_bytes,
+            "resident_weight_bytes": memory.peak_weight_bytes,
+            "peak_rss_bytes": memory.peak_rss_bytes,
+            "file_cache_bytes": memory.file_cache_bytes,
+            "prefill_passes": self.runs[0].prefill_passes,
+            "prefill_streamed_bytes": self.median(|s| s.prefill_streamed_bytes as f64) as u64,
+            "decode_streamed_bytes_per_token": self.decode_streamed_bytes_per_token() as u64,
+            "disk_bytes_s": speed.disk_bytes_s,
+            "disk_calibrated_bytes_s": speed.disk_calibrated_bytes_s,
+            "stall_fraction": self.median(|s| s.stall_fraction),
+            "bound_tok_s": bound,
+            "bound_ratio": if bound > 0.0 { decode_tok_s / bound } else { 0.0 },
+            "tokens_per_pass": 1.0,
+            "op_ms": self.op_ms(),
+        })
+    }
+
+    /// Milliseconds a decoded token spends on each kind of work.
+    fn op_ms(&self) -> serde_json::Map<String, serde_json::Value> {
+        self.snapshot.speed.op_ms.iter().map(|&(op, ms)| (op.to_owned(), json!(ms))).collect()
+    }
+
+    fn print(&self, ops: bool) -> std::io::Result<()> {
+        let (info, memory) = (self.info, &self.snapshot.memory);
+        let mut out = stdout().lock();
+        writeln!(
+            out,
+            "{} ({}, {}), {} threads, {}",
+            info.name, info.architecture, info.quantization, info.threads, info.isa
+        )?;
+        writeln!(
+            out,
+            "prefill  {:>9.2} tok/s  {} tokens in {} passes, {} streamed, first token after {:.2} s",
+            self.median(|s| s.prefill_tok_s),
+            self.runs[0].prompt_tokens,
+            self.runs[0].prefill_passes,
+            format_size(self.median(|s| s.prefill_streamed_bytes as f64) as u64),
+            self.median(|s| s.ttft_s)
+        )?;
+        writeln!(
+            out,
+            "decode   {:>9.2} tok/s  {} tokens, {} streamed a token, {:.0}% of the time waiting for the disk",
+            self.median(|s| s.decode_tok_s),
+            self.runs[0].generated_tokens,
+            format_size(self.decode_streamed_bytes_per_token() as u64),
+            100.0 * self.median(|s| s.stall_fraction)
+        )?;
+        writeln!(
+            out,
+            "memory   {} at the most of a budget of {}: {} pinned, {} ring, {} kv, {} base",
+            format_size(memory.peak_rss_bytes),
+            format_size(memory.budget_bytes),
+            format_size(memory.pinned_bytes),
+            format_size(memory.ring_bytes),
+            format_size(memory.kv_bytes),
+            format_size(memory.base_bytes)
+        )?;
+        if ops {
+            for (op, ms) in &self.snapshot.speed.op_ms {
+                writeln!(out, "{op:<10} {ms:>8.3} ms a token")?;
+            }
+        }
+        Ok(())
+    }
 }

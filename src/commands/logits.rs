@@ -1,9 +1,71 @@
-//! `sipllm logits`.
+//! `sipllm logits`: the numbers themselves, for comparison with other programs.
 
+use std::fs::File;
+use std::io::{BufWriter, Write, stdout};
+
+use anyhow::Context;
+
+use super::Outcome;
+use super::driver::{describe, model_path};
 use crate::cli::LogitsArgs;
-use crate::commands::Outcome;
 use crate::config::Settings;
+use crate::engine::Loaded;
+use crate::kernels::Cancel;
+use crate::model::{NoHooks, Want};
 
-pub fn run(_args: &LogitsArgs, _settings: &Settings) -> anyhow::Result<Outcome> {
-    anyhow::bail!("not built yet")
+/// Positions in one pass when nothing else is asked for: their logits are all held at once.
+const BATCH: usize = 32;
+
+pub fn run(args: &LogitsArgs, settings: &Settings) -> anyhow::Result<Outcome> {
+    let path = model_path(Some(&args.model_file), settings)?;
+    let positions = args.ids.len() as u32 + args.greedy;
+    let mut loaded =
+        Loaded::open(settings.load_request(path, positions), &mut |_| ()).map_err(|failure| describe(&failure))?;
+    loaded.make_room(positions.min(loaded.info.context), 1).map_err(|failure| describe(&failure))?;
+    if positions > loaded.ledger.context() {
+        anyhow::bail!("{positions} positions do not fit a context of {}; raise --ctx", loaded.ledger.context());
+    }
+    let mut out = args
+        .out
+        .as_ref()
+        .map(|path| File::create(path).with_context(|| format!("cannot write {}", path.display())))
+        .transpose()?
+        .map(BufWriter::new);
+    let model = &mut loaded.model;
+    let batch = settings.prefill_batch.map_or(BATCH, |batch| batch as usize).min(args.ids.len());
+    model.set_batch(batch, batch);
+    let cancel = Cancel::never();
+    for ids in args.ids.chunks(batch) {
+        model.forward(ids, Want::All, &mut NoHooks, &cancel)?;
+        if let Some(out) = &mut out {
+            for logit in model.logits() {
+                out.write_all(&logit.to_le_bytes())?;
+            }
+        }
+    }
+    if let Some(mut out) = out {
+        out.flush()?;
+    }
+    let vocabulary = model.hyperparameters().vocabulary;
+    let mut greedy = Vec::new();
+    for step in 0..args.greedy {
+        let rows = model.logits();
+        let next = first_maximum(&rows[rows.len() - vocabulary..]);
+        greedy.push(next);
+        if step + 1 < args.greedy {
+            model.forward(&[next], Want::Last, &mut NoHooks, &cancel)?;
+        }
+    }
+    writeln!(stdout(), "{}", serde_json::json!({ "prompt": args.ids, "greedy": greedy }))?;
+    Ok(Outcome::Done)
+}
+
+fn first_maximum(logits: &[f32]) -> u32 {
+    let mut best = 0;
+    for (i, &logit) in logits.iter().enumerate() {
+        if logit > logits[best] {
+            best = i;
+        }
+    }
+    best as u32
 }

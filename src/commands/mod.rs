@@ -5,6 +5,7 @@ pub mod chat;
 pub mod completions;
 pub mod config;
 pub mod doctor;
+pub mod driver;
 pub mod inspect;
 pub mod interrupt;
 pub mod logits;

@@ -74,6 +74,7 @@ impl EngineHandle {
     /// Asks for another budget, effective in mid-answer; the last one asked for wins.
     pub fn set_budget(&self, budget: Budget) {
         *self.controls.budget.lock().unwrap_or_else(PoisonError::into_inner) = Some(budget);
+        self.send(Command::TakeBudget);
     }
 
     /// The figures, latest wins.

@@ -1,6 +1,17 @@
 //! The inference thread and what is said to and by it.
+//!
+//! Front ends see [`EngineHandle`] and [`protocol`]; one-shot tools may also open a model by [`Loaded`] themselves.
 
+mod convert;
+mod figures;
+mod generation;
 mod handle;
+mod ledger;
+mod loaded;
 pub mod protocol;
+mod text;
+mod thread;
 
 pub use handle::{Controls, EngineEnd, EngineHandle, Envelope, EventReceiver};
+pub use loaded::Loaded;
+pub use thread::THREAD_NAME;

@@ -18,6 +18,17 @@ pub enum Role {
     Assistant,
 }
 
+impl Role {
+    /// The name that chat templates know.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+        }
+    }
+}
+
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Message {
@@ -163,6 +174,8 @@ pub enum Command {
     Generate(Box<Request>),
     /// Forget the KV cache and give its memory back.
     Reset,
+    /// Take up the budget last asked for; the handle sends it along with the budget.
+    TakeBudget,
     Shutdown,
 }
 
@@ -195,6 +208,8 @@ pub struct ModelInfo {
     pub has_chat_template: bool,
     /// Whether the template can switch thinking on and off.
     pub can_think: bool,
+    /// Seconds that loading took.
+    pub load_s: f64,
     /// What the file was found wanting in, in words for the user.
     pub warnings: Vec<String>,
 }
@@ -247,7 +262,7 @@ pub struct GenerationStats {
 }
 
 /// How grave a failure is for the front end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum FailureKind {
     /// The model could not be loaded; none is loaded now.
     Load,
@@ -260,11 +275,12 @@ pub enum FailureKind {
     /// Reading weights failed; the next message may work.
     Io,
     /// A defect in the engine, caught; the next message may work.
+    #[default]
     Internal,
 }
 
 /// A failure in words: what, where, what to do.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Default)]
 pub struct Failure {
     pub kind: FailureKind,
     pub message: String,
@@ -342,6 +358,8 @@ pub struct MemoryFigures {
     pub full_bytes: u64,
     pub pinned_bytes: u64,
     pub ring_bytes: u64,
+    /// Most that pins and ring have held together since the model was loaded.
+    pub peak_weight_bytes: u64,
     pub kv_bytes: u64,
     pub scratch_bytes: u64,
     /// What the program itself holds: code, tokenizer, screen.
@@ -425,6 +443,8 @@ pub struct SpeedFigures {
     pub bound_tok_s: f32,
     pub limiter: Limiter,
     pub generated_tokens: u32,
+    /// Milliseconds that a decoded token of this answer spends on each kind of work.
+    pub op_ms: Vec<(&'static str, f32)>,
 }
 
 /// Experts of a mixture model.

@@ -1,0 +1,200 @@
+//! The figures that the screen shows, gathered at a bounded rate and published latest-wins.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::handle::EngineEnd;
+use super::ledger::Ledger;
+use super::protocol::{
+    ExpertFigures, GenerationId, LayerFigures, LayerState, Limiter, MemoryFigures, Phase, Snapshot,
+};
+use crate::model::{Op, OpTimes};
+use crate::weights::{self, WeightStore, memory};
+
+/// Least time between two snapshots.
+const PERIOD: Duration = Duration::from_millis(80);
+/// Least time between two looks at the page cache, which cost more.
+const CACHE_PERIOD: Duration = Duration::from_secs(1);
+/// Tokens whose times are kept.
+const RECENT: usize = 64;
+/// Tokens over which the speed of now is taken.
+const NOW: usize = 8;
+
+/// The snapshot under construction.
+pub struct Figures {
+    snapshot: Snapshot,
+    published: Instant,
+    cache_looked: Option<Instant>,
+    layers: Vec<weights::LayerFigures>,
+    expert_base: (u64, u64),
+}
+
+impl Default for Figures {
+    fn default() -> Self {
+        Self {
+            snapshot: Snapshot::default(),
+            published: Instant::now(),
+            cache_looked: None,
+            layers: Vec::new(),
+            expert_base: (0, 0),
+        }
+    }
+}
+
+impl Figures {
+    pub fn phase(&self) -> Phase {
+        self.snapshot.phase
+    }
+
+    pub fn set_phase(&mut self, phase: Phase) {
+        self.snapshot.phase = phase;
+    }
+
+    pub fn set_context_used(&mut self, used: u32) {
+        self.snapshot.context_used = used;
+    }
+
+    /// What calibration found of this disk, and the bound that follows.
+    pub fn set_bound(&mut self, disk_bytes_s: u64, bound_tok_s: f32, limiter: Limiter) {
+        let speed = &mut self.snapshot.speed;
+        speed.disk_calibrated_bytes_s = disk_bytes_s;
+        speed.bound_tok_s = bound_tok_s;
+        speed.limiter = limiter;
+    }
+
+    /// A model went or came: nothing of the old one's figures remains.
+    pub fn clear(&mut self, phase: Phase) {
+        self.snapshot = Snapshot { phase, ..Snapshot::default() };
+        self.cache_looked = None;
+    }
+
+    pub fn begin_answer(&mut self, id: GenerationId, prompt_tokens: usize, reused: usize) {
+        self.snapshot.generation = Some(id);
+        self.snapshot.speed.generated_tokens = 0;
+        self.snapshot.speed.now_tok_s = 0.0;
+        self.snapshot.speed.mean_tok_s = 0.0;
+        self.snapshot.speed.recent_token_ms.clear();
+        self.expert_base = (0, 0);
+        self.snapshot.phase = Phase::Prefill {
+            done_tokens: reused as u32,
+            total_tokens: prompt_tokens as u32,
+            layer: 0,
+            left_s: 0.0,
+        };
+    }
+
+    pub fn prefill_done(&mut self, tok_s: f64) {
+        self.snapshot.speed.prefill_tok_s = tok_s as f32;
+        self.snapshot.phase = Phase::Decode;
+    }
+
+    /// The phase while the prompt is read: `share` of a batch of `batch` positions after `done` is through.
+    pub fn prefill_progress(&mut self, done: u32, batch: u32, layer: u32, share: f32, left_s: f32) {
+        if let Phase::Prefill { total_tokens, .. } = self.snapshot.phase {
+            let done_tokens = done + (batch as f32 * share) as u32;
+            self.snapshot.phase = Phase::Prefill { done_tokens, total_tokens, layer, left_s };
+        }
+    }
+
+    pub fn token(&mut self, took: Duration, mean_tok_s: f64) {
+        let speed = &mut self.snapshot.speed;
+        speed.generated_tokens += 1;
+        if speed.recent_token_ms.len() == RECENT {
+            speed.recent_token_ms.remove(0);
+        }
+        speed.recent_token_ms.push(took.as_secs_f32() * 1e3);
+        let last = &speed.recent_token_ms[speed.recent_token_ms.len().saturating_sub(NOW)..];
+        speed.now_tok_s = 1e3 * last.len() as f32 / last.iter().sum::<f32>().max(1e-6);
+        speed.mean_tok_s = mean_tok_s as f32;
+    }
+
+    /// Milliseconds that each of `tokens` decoded tokens spent on each kind of work.
+    pub fn set_op_times(&mut self, times: &OpTimes, tokens: u32) {
+        let per_token = |op| times.get(op).as_secs_f32() * 1e3 / tokens.max(1) as f32;
+        self.snapshot.speed.op_ms = Op::ALL.iter().map(|&op| (op.name(), per_token(op))).collect();
+    }
+
+    pub fn finish_answer(&mut self) {
+        self.snapshot.generation = None;
+        self.snapshot.phase = Phase::Idle;
+    }
+
+    /// Takes what the store, the ledger and the kernel say now.
+    pub fn take(&mut self, store: &WeightStore, ledger: &Ledger, kv_bytes: u64, context_used: u32) {
+        let counters = store.counters();
+        self.take_layers(store);
+        let now = Instant::now();
+        let look = self.cache_looked.is_none_or(|at| now - at >= CACHE_PERIOD);
+        let file_cache_bytes = if look {
+            self.cache_looked = Some(now);
+            0
+        } else {
+            self.snapshot.memory.file_cache_bytes
+        };
+        let process = memory::process();
+        if let Some(plan) = ledger.plan_in_force() {
+            self.snapshot.memory = MemoryFigures {
+                budget: ledger.asked(),
+                budget_bytes: plan.budget_bytes,
+                least_bytes: plan.least_bytes,
+                full_bytes: plan.full_bytes,
+                pinned_bytes: counters.pinned_bytes + counters.expert_bytes,
+                ring_bytes: counters.ring_bytes,
+                peak_weight_bytes: counters.peak_slot_bytes,
+                kv_bytes,
+                scratch_bytes: plan.scratch_bytes,
+                base_bytes: ledger.base_bytes(),
+                rss_bytes: process.rss_bytes,
+                peak_rss_bytes: process.peak_rss_bytes,
+                file_cache_bytes,
+                available_bytes: memory::available_bytes(),
+            };
+        }
+        let speed = &mut self.snapshot.speed;
+        speed.streamed_bytes_per_token = counters.last_pass_streamed_bytes;
+        if counters.disk_busy_us > 0 {
+            speed.disk_bytes_s = (counters.read_bytes as f64 * 1e6 / counters.disk_busy_us as f64) as u64;
+        }
+        self.snapshot.context = ledger.context();
+        self.snapshot.context_used = context_used;
+        let experts = u32::from(store.table().experts_per_layer());
+        self.snapshot.experts = (experts > 0).then(|| {
+            let (uses, hits) = (counters.expert_uses, counters.expert_hits);
+            ExpertFigures {
+                total: experts * store.table().layers().saturating_sub(1) as u32,
+                resident: counters.experts_resident,
+                hit_rate: if uses == 0 { 0.0 } else { hits as f32 / uses as f32 },
+            }
+        });
+    }
+
+    fn take_layers(&mut self, store: &WeightStore) {
+        store.layer_figures(&mut self.layers);
+        self.snapshot.layers.clear();
+        self.snapshot.layers.extend(self.layers.iter().map(|layer| LayerFigures {
+            state: match layer.state {
+                weights::LayerState::Cold => LayerState::Cold,
+                weights::LayerState::Loading => LayerState::Loading,
+                weights::LayerState::Computing => LayerState::Computing,
+            },
+            bytes: layer.bytes,
+            pinned_bytes: layer.pinned_bytes,
+            read_us: layer.read_us,
+            wait_us: layer.wait_us,
+            compute_us: layer.compute_us,
+            mean_read_us: layer.mean_read_us,
+            mean_wait_us: layer.mean_wait_us,
+            mean_compute_us: layer.mean_compute_us,
+        }));
+    }
+
+    /// Whether enough time has passed since the last snapshot.
+    pub fn is_due(&self) -> bool {
+        self.published.elapsed() >= PERIOD
+    }
+
+    pub fn publish(&mut self, end: &EngineEnd) {
+        self.published = Instant::now();
+        end.snapshots.send_replace(Arc::new(self.snapshot.clone()));
+    }
+}

@@ -1,0 +1,359 @@
+//! One answer: prompt to tokens, prefill of what the cache does not hold, then a token at a time.
+
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use super::figures::Figures;
+use super::handle::EngineEnd;
+use super::ledger::Ledger;
+use super::loaded::Loaded;
+use super::protocol::{
+    Budget, Event, Failure, FailureKind, FinishReason, GenerationStats, Message, Prompt, Request,
+};
+use super::text::{AnswerText, Piece};
+use crate::kernels::Cancel;
+use crate::model::{Hooks, ModelError, Op, Want};
+use crate::sampler::Sampler;
+use crate::tokenizer::{RenderOptions, TemplateMessage};
+use crate::weights::WeightStore;
+
+/// How an answer ended.
+pub enum Outcome {
+    Finished(FinishReason, GenerationStats),
+    Broken(Failure),
+}
+
+/// Makes one answer, telling of it as it grows.
+pub fn generate(
+    loaded: &mut Loaded,
+    request: &Request,
+    cancel: &Cancel,
+    end: &EngineEnd,
+    figures: &mut Figures,
+) -> Outcome {
+    let mut run = Generation {
+        request,
+        cancel,
+        end,
+        figures,
+        started: Instant::now(),
+        stats: GenerationStats::default(),
+        text: AnswerText::new(request.stop.clone()),
+    };
+    let result = run.answer(loaded);
+    run.figures.finish_answer();
+    match result {
+        Ok(reason) => Outcome::Finished(reason, run.stats),
+        Err(Stop::Cancelled) => {
+            run.flush_text();
+            Outcome::Finished(FinishReason::Cancelled, run.stats)
+        }
+        Err(Stop::Failed(failure)) => {
+            run.flush_text();
+            Outcome::Broken(failure)
+        }
+    }
+}
+
+/// Why an answer did not come to its own end.
+enum Stop {
+    Cancelled,
+    Failed(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+struct Generation<'a> {
+    request: &'a Request,
+    cancel: &'a Cancel,
+    end: &'a EngineEnd,
+    figures: &'a mut Figures,
+    started: Instant,
+    stats: GenerationStats,
+    text: AnswerText,
+}
+
+impl Generation<'_> {
+    fn answer(&mut self, loaded: &mut Loaded) -> Result<FinishReason, Stop> {
+        let ids = prompt_tokens(loaded, self.request)?;
+        let most = self.request.max_tokens.unwrap_or(u32::MAX);
+        // The last token of an answer is never run, so its position is not needed.
+        loaded.ledger.need_context((ids.len() as u32).saturating_add(most.saturating_sub(1)));
+        let reused = common_prefix(&loaded.cached, &ids).min(ids.len() - 1);
+        loaded.cached.truncate(reused);
+        loaded.model.cache_mut().set_positions(reused);
+        // Room for the first batch also settles the context.
+        loaded.make_room(reused as u32 + 1, 1)?;
+        let context = loaded.ledger.context() as usize;
+        if ids.len() > context {
+            return Err(context_full(ids.len(), context, loaded.info.context_trained).into());
+        }
+        self.stats.prompt_tokens = ids.len() as u32;
+        self.stats.reused_tokens = reused as u32;
+        self.send(Event::Started { id: self.request.id, prompt_tokens: ids.len() as u32, reused_tokens: reused as u32 });
+        self.figures.begin_answer(self.request.id, ids.len(), reused);
+
+        self.prefill(loaded, &ids)?;
+        self.decode(loaded, &ids, most)
+    }
+
+    /// Reads the prompt's tokens that the cache does not hold, a batch at a time.
+    fn prefill(&mut self, loaded: &mut Loaded, ids: &[u32]) -> Result<(), Stop> {
+        let started = Instant::now();
+        let streamed = loaded.model.store().counters().streamed_bytes;
+        while loaded.cached.len() < ids.len() {
+            let rest = &ids[loaded.cached.len()..];
+            loaded.make_room(ids.len() as u32, rest.len() as u32)?;
+            let batch = &rest[..rest.len().min(loaded.model.batch())];
+            let want = if batch.len() == rest.len() { Want::Last } else { Want::Nothing };
+            if self.pass(loaded, batch, want)? {
+                self.stats.prefill_passes += 1;
+            }
+        }
+        let read = ids.len() - self.stats.reused_tokens as usize;
+        self.stats.prefill_s = started.elapsed().as_secs_f64();
+        self.stats.prefill_tok_s = read as f64 / self.stats.prefill_s;
+        self.stats.prefill_streamed_bytes = loaded.model.store().counters().streamed_bytes - streamed;
+        self.stats.ttft_s = self.started.elapsed().as_secs_f64();
+        self.figures.prefill_done(self.stats.prefill_tok_s);
+        Ok(())
+    }
+
+    fn decode(&mut self, loaded: &mut Loaded, ids: &[u32], most: u32) -> Result<FinishReason, Stop> {
+        let started = Instant::now();
+        let streamed = loaded.model.store().counters().streamed_bytes;
+        let waited = loaded.model.store().counters().wait_us;
+        loaded.model.times_mut().reset();
+        let mut sampler = Sampler::new(&self.request.sampling, loaded.info.vocabulary as usize);
+        let mut reason = FinishReason::Length;
+        let mut recent: Vec<u32> = Vec::with_capacity(ids.len() + most.min(4096) as usize);
+        recent.extend_from_slice(ids);
+        while self.stats.generated_tokens < most {
+            let token_started = Instant::now();
+            let id = sampler.sample(loaded.model.logits_mut(), &recent);
+            loaded.model.times_mut().add(Op::Sample, token_started);
+            if self.request.stop_at_end && loaded.tokenizer.is_end(id) {
+                reason = FinishReason::Stop;
+                break;
+            }
+            self.stats.generated_tokens += 1;
+            recent.push(id);
+            match self.text.push(&loaded.tokenizer, id) {
+                Piece::Text(text) => self.send_text(text),
+                Piece::Stop(text) => {
+                    self.send_text(text);
+                    reason = FinishReason::Stop;
+                    break;
+                }
+            }
+            if self.stats.generated_tokens == most {
+                break;
+            }
+            let next = loaded.cached.len() + 1;
+            if next > loaded.ledger.context() as usize {
+                reason = FinishReason::ContextFull;
+                break;
+            }
+            while !self.pass(loaded, &[id], Want::Last)? {}
+            self.note_decode(loaded, started, streamed, waited);
+            self.figures.token(token_started.elapsed(), self.stats.decode_tok_s);
+        }
+        self.note_decode(loaded, started, streamed, waited);
+        self.figures.set_op_times(loaded.model.times_mut(), self.stats.generated_tokens.saturating_sub(1));
+        self.flush_text();
+        Ok(reason)
+    }
+
+    /// Keeps the answer's figures current, so that they are right whenever it ends.
+    fn note_decode(&mut self, loaded: &Loaded, started: Instant, streamed: u64, waited_us: u64) {
+        let store = loaded.model.store();
+        // The first token came out of the prefill.
+        let passes = loaded.cached.len() as u32 - self.stats.prompt_tokens;
+        self.stats.decode_s = started.elapsed().as_secs_f64();
+        self.stats.decode_tok_s = if passes == 0 { 0.0 } else { f64::from(passes) / self.stats.decode_s };
+        self.stats.decode_streamed_bytes = store.counters().streamed_bytes - streamed;
+        self.stats.stall_fraction = (store.counters().wait_us - waited_us) as f64 * 1e-6 / self.stats.decode_s.max(1e-9);
+    }
+
+    /// Runs one batch. `false` when a new budget broke the pass off: to be tried again with new room.
+    fn pass(&mut self, loaded: &mut Loaded, batch: &[u32], want: Want) -> Result<bool, Stop> {
+        let first = loaded.cached.len();
+        if !loaded.ledger.has_room(first as u32 + batch.len() as u32) {
+            loaded.make_room((first + batch.len()) as u32, batch.len() as u32)?;
+        }
+        let mut hooks = PassHooks {
+            ledger: &mut loaded.ledger,
+            figures: self.figures,
+            end: self.end,
+            used: (first + batch.len()) as u32,
+            batch: batch.len() as u32,
+            first_layer_at: Instant::now(),
+            layers: loaded.info.layers,
+            kv_bytes: loaded.model.cache().bytes() as u64,
+        };
+        let result = loaded.model.forward(batch, want, &mut hooks, self.cancel);
+        match result {
+            Ok(()) => {
+                loaded.cached.extend_from_slice(batch);
+                if self.figures.is_due() {
+                    loaded.snapshot_into(self.figures);
+                    self.figures.publish(self.end);
+                }
+                Ok(true)
+            }
+            Err(ModelError::Cancelled(_)) => Err(Stop::Cancelled),
+            Err(ModelError::Interrupted) => {
+                loaded.make_room((first + batch.len()) as u32, batch.len() as u32)?;
+                Ok(false)
+            }
+            Err(error) => Err(Stop::Failed(Failure {
+                kind: FailureKind::Io,
+                message: error.to_string(),
+                shortfall: None,
+            })),
+        }
+    }
+
+    fn flush_text(&mut self) {
+        let text = self.text.finish();
+        self.send_text(text);
+    }
+
+    fn send_text(&self, text: String) {
+        if !text.is_empty() {
+            self.send(Event::Text { id: self.request.id, text });
+        }
+    }
+
+    fn send(&self, event: Event) {
+        // A front end that is gone cancels by other ways.
+        let _ = self.end.events.send(event);
+    }
+}
+
+/// What happens between the extents of a pass: budgets and figures.
+struct PassHooks<'a> {
+    ledger: &'a mut Ledger,
+    figures: &'a mut Figures,
+    end: &'a EngineEnd,
+    used: u32,
+    batch: u32,
+    first_layer_at: Instant,
+    layers: u32,
+    kv_bytes: u64,
+}
+
+impl Hooks for PassHooks<'_> {
+    fn at_extents(&mut self, store: &mut WeightStore, layer: usize) -> ControlFlow<()> {
+        if let Some(budget) = self.end.controls.take_budget()
+            && self.change_budget(store, budget).is_break()
+        {
+            return ControlFlow::Break(());
+        }
+        if self.figures.is_due() {
+            if self.batch > 1 {
+                let share = layer as f32 / (self.layers + 1) as f32;
+                let spent = self.first_layer_at.elapsed().as_secs_f32();
+                let left = if share > 0.0 { spent / share - spent } else { 0.0 };
+                self.figures.prefill_progress(self.used - self.batch, self.batch, layer as u32, share, left);
+            }
+            self.figures.take(store, self.ledger, self.kv_bytes, self.used - self.batch);
+            self.figures.publish(self.end);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl PassHooks<'_> {
+    fn change_budget(&mut self, store: &mut WeightStore, budget: Budget) -> ControlFlow<()> {
+        let old = self.ledger.asked();
+        self.ledger.ask(budget);
+        let mut flow = ControlFlow::Continue(());
+        match self.ledger.plan_with(store.table(), self.used, self.batch, Some(self.batch)) {
+            Ok(plan) => self.ledger.adopt(plan, store),
+            // A smaller batch may fit: the pass begins again with one.
+            Err(_) if self.batch > 1 && self.ledger.plan(store.table(), self.used, self.batch).is_ok() => {
+                flow = ControlFlow::Break(());
+            }
+            Err(failure) => {
+                self.ledger.ask(old);
+                let _ = self.end.events.send(Event::Failed(failure));
+                return ControlFlow::Continue(());
+            }
+        }
+        let bytes = self.ledger.plan_in_force().map_or(0, |plan| plan.budget_bytes);
+        let _ = self.end.events.send(Event::BudgetSet { budget, bytes });
+        flow
+    }
+}
+
+/// The prompt as token ids, with the BOS that the model wants.
+fn prompt_tokens(loaded: &Loaded, request: &Request) -> Result<Vec<u32>, Failure> {
+    let tokenizer = &loaded.tokenizer;
+    let mut ids = match &request.prompt {
+        Prompt::Tokens(ids) => ids.clone(),
+        Prompt::Raw(text) => with_bos(loaded, tokenizer.encode(text, true)),
+        Prompt::Chat(messages) => with_bos(loaded, render(loaded, messages, false, request.thinking)?),
+        Prompt::Continue(messages) => with_bos(loaded, render(loaded, messages, true, request.thinking)?),
+    };
+    if ids.is_empty() {
+        // An empty prompt still needs one token to predict from.
+        ids.extend(tokenizer.bos().or(tokenizer.eos()));
+    }
+    if ids.is_empty() {
+        return Err(Failure {
+            kind: FailureKind::Request,
+            message: "the prompt is empty, and the model has no token to begin with; write something".to_owned(),
+            shortfall: None,
+        });
+    }
+    Ok(ids)
+}
+
+fn render(
+    loaded: &Loaded,
+    messages: &[Message],
+    continue_last: bool,
+    thinking: Option<bool>,
+) -> Result<Vec<u32>, Failure> {
+    let messages: Vec<_> =
+        messages.iter().map(|m| TemplateMessage { role: m.role.name(), content: &m.content }).collect();
+    let options = RenderOptions { add_generation_prompt: !continue_last, continue_last, thinking };
+    let text = loaded.template.render(&messages, &options).map_err(|error| Failure {
+        kind: FailureKind::Request,
+        message: error.to_string(),
+        shortfall: None,
+    })?;
+    Ok(loaded.tokenizer.encode(&text, true))
+}
+
+/// Templates mostly write the BOS themselves; it is never doubled.
+fn with_bos(loaded: &Loaded, mut ids: Vec<u32>) -> Vec<u32> {
+    if let Some(bos) = loaded.tokenizer.add_bos()
+        && ids.first() != Some(&bos)
+    {
+        ids.insert(0, bos);
+    }
+    ids
+}
+
+fn common_prefix(a: &[u32], b: &[u32]) -> usize {
+    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+}
+
+fn context_full(tokens: usize, context: usize, trained: u32) -> Failure {
+    let advice = if context < trained as usize {
+        "raise --ctx or the budget, or send less"
+    } else {
+        "the model was made for no more; send less, or /clear"
+    };
+    Failure {
+        kind: FailureKind::ContextFull,
+        message: format!("the prompt has {tokens} tokens and the context holds {context}: {advice}"),
+        shortfall: None,
+    }
+}

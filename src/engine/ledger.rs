@@ -1,0 +1,151 @@
+//! The budget in force: what was asked for, what it means in bytes now, and the plan made from it.
+
+use super::protocol::{Budget, Failure, FailureKind, LedgerLine, Shortfall};
+use crate::kernels::ops::PAGE_POSITIONS;
+use crate::model::Model;
+use crate::size::format_size;
+use crate::weights::plan::{self, ContextRequest, KvCost, Plan, PlanInput, ScratchCost};
+use crate::weights::{ExtentTable, WeightStore, memory};
+
+/// What the model's own buffers cost, fixed once it is open.
+#[derive(Clone, Copy, Debug)]
+pub struct Costs {
+    pub scratch: ScratchCost,
+    pub logits_bytes: u64,
+    pub kv: KvCost,
+}
+
+impl Costs {
+    pub fn of(model: &Model) -> Self {
+        let fixed = model.scratch_bytes(0, 0) as u64;
+        Self {
+            scratch: ScratchCost { fixed_bytes: fixed, position_bytes: model.scratch_bytes(1, 0) as u64 - fixed },
+            logits_bytes: 4 * model.hyperparameters().vocabulary as u64,
+            kv: KvCost {
+                page_positions: PAGE_POSITIONS as u32,
+                page_bytes: model.cache().group_bytes() as u64,
+            },
+        }
+    }
+}
+
+/// The budget and the plan in force.
+pub struct Ledger {
+    asked: Budget,
+    context: ContextRequest,
+    prefill_batch: Option<u32>,
+    costs: Costs,
+    base_bytes: u64,
+    plan: Option<Plan>,
+    /// What `auto` was resolved to; shrinks under pressure, grows only when asked.
+    automatic_bytes: Option<u64>,
+}
+
+impl Ledger {
+    pub fn new(asked: Budget, context: ContextRequest, prefill_batch: Option<u32>, costs: Costs) -> Self {
+        Self { asked, context, prefill_batch, costs, base_bytes: 0, plan: None, automatic_bytes: None }
+    }
+
+    pub fn asked(&self) -> Budget {
+        self.asked
+    }
+
+    /// Takes another budget for the plans to come.
+    pub fn ask(&mut self, budget: Budget) {
+        self.asked = budget;
+        self.automatic_bytes = None;
+    }
+
+    pub fn plan_in_force(&self) -> Option<&Plan> {
+        self.plan.as_ref()
+    }
+
+    pub fn base_bytes(&self) -> u64 {
+        self.base_bytes
+    }
+
+    /// Positions that the context may hold.
+    pub fn context(&self) -> u32 {
+        self.plan.as_ref().map_or(0, |plan| plan.context)
+    }
+
+    /// Whether the plan in force has room for `positions` in the KV cache.
+    pub fn has_room(&self, positions: u32) -> bool {
+        self.plan.as_ref().is_some_and(|plan| self.costs.kv.bytes(positions) <= plan.kv_bytes)
+    }
+
+    /// With [`Budget::Least`] and no context asked for, makes the context hold `positions`.
+    pub fn need_context(&mut self, positions: u32) {
+        if let (Budget::Least, ContextRequest::Automatic { least, most }) = (self.asked, self.context) {
+            self.context = ContextRequest::Automatic { least: least.max(positions).min(most), most };
+        }
+    }
+
+    /// Measures what the process holds beside the parts that are priced by themselves; it only grows.
+    pub fn measure_base(&mut self, model: &Model) {
+        let counters = model.store().counters();
+        let slots = counters.pinned_bytes + counters.expert_bytes + counters.ring_bytes;
+        let known = slots + model.cache().bytes() as u64 + model.buffer_bytes() as u64;
+        self.base_bytes = self.base_bytes.max(memory::rss_bytes().saturating_sub(known));
+    }
+
+    /// A plan for `used` positions of context of which the last `prompt` are to be read in batches.
+    ///
+    /// # Errors
+    /// The budget is under the least that runs, with the itemised list.
+    pub fn plan(&mut self, table: &ExtentTable, used: u32, prompt: u32) -> Result<Plan, Failure> {
+        self.plan_with(table, used, prompt, self.prefill_batch)
+    }
+
+    /// The same with the batch given: in mid-pass its buffers are in use.
+    pub fn plan_with(
+        &mut self,
+        table: &ExtentTable,
+        used: u32,
+        prompt: u32,
+        prefill_batch: Option<u32>,
+    ) -> Result<Plan, Failure> {
+        let budget = match self.asked {
+            Budget::Least => plan::Budget::Least,
+            Budget::Bytes(bytes) => plan::Budget::Bytes(bytes),
+            Budget::Share(share) => plan::Budget::Share(share),
+            Budget::Auto => {
+                let bytes = *self.automatic_bytes.get_or_insert_with(memory::automatic_budget_bytes);
+                plan::Budget::Bytes(bytes)
+            }
+        };
+        let input = PlanInput {
+            table,
+            budget,
+            base_bytes: self.base_bytes,
+            resident_bytes: 0,
+            scratch: self.costs.scratch,
+            logits_bytes: self.costs.logits_bytes,
+            kv: self.costs.kv,
+            context: self.context,
+            used_positions: used,
+            prompt_positions: prompt,
+            prefill_batch,
+        };
+        plan::plan(&input).map_err(|shortfall| refused(&shortfall))
+    }
+
+    /// Puts the plan in force.
+    pub fn adopt(&mut self, plan: Plan, store: &mut WeightStore) {
+        store.apply(&plan.placement);
+        self.plan = Some(plan);
+    }
+}
+
+fn refused(shortfall: &plan::Shortfall) -> Failure {
+    let lines = shortfall.lines.iter().map(|line| LedgerLine { what: line.what, bytes: line.bytes }).collect();
+    Failure {
+        kind: FailureKind::Budget,
+        message: format!(
+            "a budget of {} is under the {} that this model needs; raise --budget or lower --ctx",
+            format_size(shortfall.asked_bytes),
+            format_size(shortfall.least_bytes)
+        ),
+        shortfall: Some(Shortfall { asked_bytes: shortfall.asked_bytes, least_bytes: shortfall.least_bytes, lines }),
+    }
+}

@@ -1,0 +1,238 @@
+//! A loaded model with all that an answer needs: tokenizer, template, and the memory plan.
+
+use std::time::Instant;
+
+use super::figures::Figures;
+use super::ledger::{Costs, Ledger};
+use super::protocol::{Budget, Event, Failure, FailureKind, KernelKind, LoadRequest, ModelInfo, Residency};
+use crate::gguf::{Gguf, TensorType};
+use crate::kernels::{self, Arithmetic, Kernels};
+use crate::model::{Model, ModelOptions};
+use crate::sanitize::sanitize;
+use crate::tokenizer::{ChatTemplate, Tokenizer};
+use crate::weights::{ContextRequest, StoreOptions, memory};
+
+/// Context of a model when nothing else is asked for, at most.
+pub const AUTOMATIC_CONTEXT: u32 = 4096;
+
+/// The model in use.
+pub struct Loaded {
+    pub request: LoadRequest,
+    pub info: ModelInfo,
+    pub model: Model,
+    pub tokenizer: Tokenizer,
+    pub template: ChatTemplate,
+    pub ledger: Ledger,
+    /// The tokens in the KV cache, in order.
+    pub cached: Vec<u32>,
+}
+
+impl Loaded {
+    /// Opens the model and makes the first plan; says on the way how far it is.
+    ///
+    /// # Errors
+    /// The file cannot be read or run, or the budget is under the least that runs.
+    pub fn open(request: LoadRequest, tell: &mut dyn FnMut(Event)) -> Result<Self, Failure> {
+        let started = Instant::now();
+        let loading = |what, fraction| Event::Loading { what, fraction };
+        tell(loading("reading the header", 0.0));
+        let gguf = Gguf::open(&request.path).map_err(load_failure)?;
+        let context = request.context.unwrap_or(AUTOMATIC_CONTEXT);
+        let arithmetic = match (request.kernel, request.residency) {
+            (KernelKind::Int8, Residency::Quantized) => Arithmetic::Int8,
+            _ => Arithmetic::Exact,
+        };
+        let threads = request.threads.unwrap_or_else(kernels::pool::default_threads);
+        let options = ModelOptions {
+            kernels: Kernels::new(arithmetic),
+            threads,
+            kv: request.kv.into(),
+            context: context as usize,
+            store: StoreOptions {
+                source: request.source.into(),
+                residency: request.residency.into(),
+                disk_limit: request.disk_limit,
+                ..StoreOptions::default()
+            },
+        };
+        let mut model = Model::open(&gguf, options).map_err(load_failure)?;
+        tell(loading("reading the vocabulary", 0.3));
+        let tokenizer = Tokenizer::from_gguf(&gguf).map_err(load_failure)?;
+        let template = ChatTemplate::from_gguf(&gguf, &tokenizer);
+        tell(loading("planning memory", 0.8));
+        gguf.drop_file_cache();
+        let info = describe(&gguf, &request, &model, &tokenizer, &template, threads);
+        drop(gguf);
+        memory::trim_heap();
+
+        let hp = model.hyperparameters();
+        if let Some(context) = request.context
+            && context > hp.context_trained
+        {
+            return Err(Failure {
+                kind: FailureKind::Load,
+                message: format!(
+                    "a context of {context} is more than the {} that the model was made for; ask for less with --ctx",
+                    hp.context_trained
+                ),
+                shortfall: None,
+            });
+        }
+        let context = match request.context {
+            Some(context) => ContextRequest::Explicit(context),
+            None => {
+                let most = hp.context_trained.min(AUTOMATIC_CONTEXT);
+                ContextRequest::Automatic { least: request.least_context.min(most), most }
+            }
+        };
+        let costs = Costs::of(&model);
+        let mut ledger = Ledger::new(request.budget, context, request.prefill_batch, costs);
+        ledger.measure_base(&model);
+        let plan = ledger.plan(model.store().table(), 0, 1)?;
+        ledger.adopt(plan, model.store_mut());
+        let mut loaded = Self {
+            info: ModelInfo { context: ledger.context(), ..info },
+            request,
+            model,
+            tokenizer,
+            template,
+            ledger,
+            cached: Vec::new(),
+        };
+        loaded.model.set_batch(1, 1);
+        loaded.info.load_s = started.elapsed().as_secs_f64();
+        Ok(loaded)
+    }
+
+    /// Changes the budget while no answer is made.
+    ///
+    /// # Errors
+    /// The budget is under the least that runs; the old one stays.
+    pub fn set_budget(&mut self, budget: Budget) -> Result<(), Failure> {
+        let used = self.model.cache().positions() as u32;
+        let old = self.ledger.asked();
+        self.ledger.ask(budget);
+        self.model.cache_mut().trim();
+        self.model.set_batch(1, 1);
+        match self.ledger.plan(self.model.store().table(), used, 1) {
+            Ok(plan) => {
+                self.ledger.adopt(plan, self.model.store_mut());
+                self.info.context = self.ledger.context();
+                Ok(())
+            }
+            Err(failure) => {
+                self.ledger.ask(old);
+                Err(failure)
+            }
+        }
+    }
+
+    /// Forgets the conversation and gives its memory to the weights.
+    pub fn reset(&mut self) {
+        self.cached.clear();
+        let cache = self.model.cache_mut();
+        cache.set_positions(0);
+        cache.trim();
+        if let Ok(plan) = self.ledger.plan(self.model.store().table(), 0, 1) {
+            self.ledger.adopt(plan, self.model.store_mut());
+        }
+    }
+
+    /// Fits the KV cache, the buffers and the pins to `used` positions of context and batches for `prompt` more
+    /// positions to be read.
+    ///
+    /// # Errors
+    /// That much does not fit the budget.
+    pub fn make_room(&mut self, used: u32, prompt: u32) -> Result<(), Failure> {
+        self.ledger.measure_base(&self.model);
+        let plan = self.ledger.plan(self.model.store().table(), used, prompt)?;
+        let batch = plan.batch.min(prompt).max(1) as usize;
+        if batch < self.model.batch() {
+            self.model.set_batch(batch, 1);
+        }
+        // Pins go before the memory that takes their place is asked for.
+        self.ledger.adopt(plan, self.model.store_mut());
+        self.model.set_batch(batch, 1);
+        Ok(())
+    }
+
+    /// Publishes what the ledger and the store know now.
+    pub fn snapshot_into(&self, figures: &mut Figures) {
+        let cache = self.model.cache();
+        figures.take(self.model.store(), &self.ledger, cache.bytes() as u64, cache.positions() as u32);
+    }
+}
+
+/// A failure to load, in the error's words.
+fn load_failure(error: impl std::fmt::Display) -> Failure {
+    Failure { kind: FailureKind::Load, message: sanitize(&error.to_string()).into_owned(), shortfall: None }
+}
+
+fn describe(
+    gguf: &Gguf,
+    request: &LoadRequest,
+    model: &Model,
+    tokenizer: &Tokenizer,
+    template: &ChatTemplate,
+    threads: usize,
+) -> ModelInfo {
+    let hp = model.hyperparameters();
+    let stem = request.path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = gguf.metadata().str("general.name").filter(|name| !name.trim().is_empty()).unwrap_or(&stem);
+    let mut by_type: Vec<(TensorType, u64)> = Vec::new();
+    for tensor in gguf.tensors() {
+        match by_type.iter_mut().find(|(ty, _)| *ty == tensor.ty) {
+            Some((_, bytes)) => *bytes += tensor.bytes,
+            None => by_type.push((tensor.ty, tensor.bytes)),
+        }
+    }
+    let most = by_type.iter().max_by_key(|(_, bytes)| *bytes).map_or("", |(ty, _)| ty.name());
+    ModelInfo {
+        path: request.path.clone(),
+        name: sanitize(name).replace('\n', " "),
+        architecture: hp.arch.name.to_owned(),
+        quantization: file_type(gguf).unwrap_or(most).to_owned(),
+        layers: hp.layers as u32,
+        parameters: gguf.tensors().iter().map(|t| t.elements()).sum(),
+        weights_bytes: gguf.tensors().iter().map(|t| t.bytes).sum(),
+        touched_bytes_per_token: model.touched_bytes_per_token(),
+        context: hp.context_trained,
+        context_trained: hp.context_trained,
+        vocabulary: hp.vocabulary as u32,
+        threads: threads as u32,
+        kernel: request.kernel,
+        isa: model.kernels().isa.name(),
+        source: model.store().source().into(),
+        kv: request.kv,
+        experts: hp.experts.map_or(0, |e| e.count as u32),
+        experts_used: hp.experts.map_or(0, |e| e.used as u32),
+        has_chat_template: !template.is_fallback(),
+        can_think: template.can_think(),
+        load_s: 0.0,
+        warnings: tokenizer.warnings().iter().chain(template.warnings()).cloned().collect(),
+    }
+}
+
+/// The mix that `general.file_type` names, as llama.cpp's `llama_ftype` numbers it.
+fn file_type(gguf: &Gguf) -> Option<&'static str> {
+    Some(match gguf.metadata().u64("general.file_type")? {
+        2 => "Q4_0",
+        3 => "Q4_1",
+        7 => "Q8_0",
+        8 => "Q5_0",
+        9 => "Q5_1",
+        10 => "Q2_K",
+        11 => "Q3_K_S",
+        12 => "Q3_K_M",
+        13 => "Q3_K_L",
+        14 => "Q4_K_S",
+        15 => "Q4_K_M",
+        16 => "Q5_K_S",
+        17 => "Q5_K_M",
+        18 => "Q6_K",
+        25 => "IQ4_NL",
+        30 => "IQ4_XS",
+        32 => "BF16",
+        _ => return None,
+    })
+}

@@ -1,0 +1,176 @@
+//! The feed-forward network of a mixture layer: only the experts that the router chose are read and computed.
+//!
+//! Experts go in ascending order, each over all positions that chose it, and add to the sum in that order, so
+//! that a position's sum does not depend on the batch.
+
+use std::time::Instant;
+
+use super::ModelError;
+use super::architecture::Gating;
+use super::forward::Pass;
+use super::layout::FfnStages;
+use super::scratch::{ExpertScratch, Scratch};
+use super::times::Op;
+use crate::kernels::MatrixOut;
+use crate::kernels::ops::Ops;
+
+/// Norm, router, chosen experts, residual: the second half of a mixture block.
+pub(super) fn feed_forward(pass: &mut Pass<'_>, layer: usize, scratch: &mut Scratch) -> Result<(), ModelError> {
+    let (hp, layout, n) = (pass.hp, pass.layout, pass.positions);
+    let weights = &layout.blocks[layer].ffn;
+    let (Some(spec), FfnStages::Experts { router, router_bias, gate_up, gate_bias, up_bias, down, down_bias }) =
+        (hp.experts, &weights.kind)
+    else {
+        return Ok(());
+    };
+    let Scratch { residual, branch, work, activations, experts, .. } = scratch;
+    let Some(expert_scratch) = experts else { return Ok(()) };
+    let ExpertScratch { router: logits, chosen, weights: shares, sum, gathered, members, activations: own } =
+        expert_scratch;
+    let residual = &mut residual[..n * hp.width];
+    let branch = &mut branch[..n * hp.width];
+    let logits = &mut logits[..n * spec.count];
+    let chosen = &mut chosen[..n * spec.used];
+    let shares = &mut shares[..n * spec.used];
+    let sum = &mut sum[..n * hp.width];
+
+    let input = pass.norm(weights.norm.as_ref(), residual, branch);
+    activations.prepare(pass.pool, input, n, hp.width, &router.types);
+    pass.matrices(
+        router,
+        layer,
+        Op::Ffn,
+        activations,
+        &mut [MatrixOut { data: &mut *logits, row_stride: spec.count }],
+    )?;
+    let started = Instant::now();
+    if let Some(bias) = router_bias {
+        pass.ops.add_bias(logits, bias);
+    }
+    for position in 0..n {
+        let logits = &mut logits[position * spec.count..(position + 1) * spec.count];
+        let chosen = &mut chosen[position * spec.used..(position + 1) * spec.used];
+        let shares = &mut shares[position * spec.used..(position + 1) * spec.used];
+        choose(pass.ops, logits, hp.arch.gating, chosen, shares);
+    }
+    announce(pass, gate_up.id, down.id, spec.count, chosen);
+    sum.fill(0.0);
+    pass.times.add(Op::Other, started);
+
+    for expert in 0..spec.count {
+        members.clear();
+        members.extend((0..n).filter(|p| chosen[p * spec.used..][..spec.used].contains(&(expert as u32))).map(|p| p as u32));
+        if members.is_empty() {
+            continue;
+        }
+        let m = members.len();
+        let gathered = &mut gathered[..m * hp.width];
+        for (&position, row) in members.iter().zip(gathered.chunks_exact_mut(hp.width)) {
+            row.copy_from_slice(&input[position as usize * hp.width..][..hp.width]);
+        }
+        let (gate, up) = work.split_at_mut(m * spec.ffn);
+        let up = &mut up[..m * spec.ffn];
+        own.prepare(pass.pool, gathered, m, hp.width, &gate_up.types);
+        let extents = pass.store.table().expert_extents(gate_up.id, expert as u16);
+        pass.extents(
+            extents,
+            gate_up.first_matrix + 2 * expert as u32,
+            layer,
+            Op::Ffn,
+            own,
+            &mut [
+                MatrixOut { data: &mut *gate, row_stride: spec.ffn },
+                MatrixOut { data: &mut *up, row_stride: spec.ffn },
+            ],
+        )?;
+        let bias_of = |bias: &'_ Option<Vec<f32>>, len: usize| bias.as_ref().map(|b| b[expert * len..][..len].to_vec());
+        pass.activate(gate, up, bias_of(gate_bias, spec.ffn).as_deref(), bias_of(up_bias, spec.ffn).as_deref());
+        own.prepare(pass.pool, gate, m, spec.ffn, &down.types);
+        let extents = pass.store.table().expert_extents(down.id, expert as u16);
+        pass.extents(
+            extents,
+            down.first_matrix + expert as u32,
+            layer,
+            Op::Ffn,
+            own,
+            &mut [MatrixOut { data: &mut *gathered, row_stride: hp.width }],
+        )?;
+        let bias = down_bias.as_ref().map(|b| &b[expert * hp.width..][..hp.width]);
+        for (&position, row) in members.iter().zip(gathered.chunks_exact_mut(hp.width)) {
+            let position = position as usize;
+            let slot = chosen[position * spec.used..][..spec.used].iter().position(|&c| c == expert as u32);
+            let share = slot.map_or(0.0, |slot| shares[position * spec.used + slot]);
+            if let Some(bias) = bias {
+                row.iter_mut().zip(bias).for_each(|(x, b)| *x += b);
+            }
+            sum[position * hp.width..][..hp.width].iter_mut().zip(row).for_each(|(s, x)| *s += share * *x);
+        }
+    }
+    pass.join(sum, residual, None, weights.post_norm.as_ref());
+    Ok(())
+}
+
+/// The experts with the largest logits, ascending by number, and their shares.
+fn choose(ops: Ops<'_>, logits: &[f32], gating: Gating, chosen: &mut [u32], shares: &mut [f32]) {
+    for slot in 0..chosen.len() {
+        let mut best = 0;
+        for (i, &logit) in logits.iter().enumerate() {
+            if !chosen[..slot].contains(&(i as u32)) && (chosen[..slot].contains(&(best as u32)) || logit > logits[best]) {
+                best = i;
+            }
+        }
+        chosen[slot] = best as u32;
+    }
+    chosen.sort_unstable();
+    match gating {
+        // Scaling the chosen of a softmax over all to sum to 1 is the softmax over the chosen.
+        Gating::SoftmaxNormalised | Gating::SoftmaxOfChosen => {
+            for (share, &expert) in shares.iter_mut().zip(chosen.iter()) {
+                *share = logits[expert as usize];
+            }
+            let dim = shares.len();
+            ops.softmax(shares, dim);
+        }
+    }
+}
+
+/// Tells the store which expert extents come next, in the order of use.
+fn announce(pass: &mut Pass<'_>, gate_up: u32, down: u32, count: usize, chosen: &[u32]) {
+    let table = pass.store.table();
+    let mut ids = Vec::new();
+    for expert in 0..count as u32 {
+        if chosen.contains(&expert) {
+            ids.extend(table.expert_extents(gate_up, expert as u16));
+            ids.extend(table.expert_extents(down, expert as u16));
+        }
+    }
+    pass.store.route(&ids);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_logits_are_chosen_ascending_and_share_one() {
+        let (mut chosen, mut shares) = ([0; 2], [0.0; 2]);
+        choose(&mut [0.5, 3.0, -1.0, 2.0], Gating::SoftmaxNormalised, &mut chosen, &mut shares);
+        assert_eq!(chosen, [1, 3]);
+        let expected = 1.0 / (1.0 + (-1.0f64).exp());
+        assert!((shares[0] as f64 - expected).abs() < 1e-6 && (shares[0] + shares[1] - 1.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn equal_logits_choose_the_first() {
+        let (mut chosen, mut shares) = ([0; 3], [0.0; 3]);
+        choose(&mut [1.0; 6], Gating::SoftmaxNormalised, &mut chosen, &mut shares);
+        assert_eq!(chosen, [0, 1, 2]);
+    }
+
+    #[test]
+    fn logits_that_are_no_numbers_still_choose_distinct_experts() {
+        let (mut chosen, mut shares) = ([0; 3], [0.0; 3]);
+        choose(&mut [f32::NAN; 4], Gating::SoftmaxNormalised, &mut chosen, &mut shares);
+        assert!(chosen.windows(2).all(|w| w[0] < w[1]), "{chosen:?}");
+    }
+}

@@ -1,0 +1,406 @@
+//! Which tensors a pass uses, in the order in which it uses them, with every shape checked.
+//!
+//! Matrices become [`MatrixSpec`]s for the extent table; a fused tensor (QKV, or gate and up) becomes one
+//! spec for each of its parts, so that the forward pass knows no fused case. Vectors (norms, biases) are read
+//! into memory here and stay.
+
+use super::ModelError;
+use super::architecture::{Ffn, Norm, QkNorm};
+use super::hyperparameters::Hyperparameters;
+use crate::gguf::{Gguf, TensorInfo, TensorType};
+use crate::quant;
+use crate::weights::MatrixSpec;
+
+/// Weight of a norm and its bias, if it has one.
+#[derive(Clone, Debug)]
+pub struct NormWeights {
+    pub weight: Vec<f32>,
+    pub bias: Option<Vec<f32>>,
+}
+
+/// Matrices that share their input: a run of the specs, one output each.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    pub id: u32,
+    pub first_matrix: u32,
+    /// The types its matrices have, each once.
+    pub types: Vec<TensorType>,
+}
+
+/// Attention of one block.
+#[derive(Clone, Debug)]
+pub struct AttentionWeights {
+    pub norm: Option<NormWeights>,
+    /// Outputs: q, k, v.
+    pub qkv: Stage,
+    pub q_bias: Option<Vec<f32>>,
+    pub k_bias: Option<Vec<f32>>,
+    pub v_bias: Option<Vec<f32>>,
+    pub q_norm: Option<Vec<f32>>,
+    pub k_norm: Option<Vec<f32>>,
+    /// One logit a head that takes part in the softmax and carries no value.
+    pub sinks: Option<Vec<f32>>,
+    /// Output: the projection.
+    pub output: Stage,
+    pub output_bias: Option<Vec<f32>>,
+    pub post_norm: Option<NormWeights>,
+}
+
+/// Feed-forward network of one block.
+#[derive(Clone, Debug)]
+pub struct FfnWeights {
+    pub norm: Option<NormWeights>,
+    pub kind: FfnStages,
+    pub post_norm: Option<NormWeights>,
+}
+
+/// Where the matrices of a feed-forward network are.
+#[derive(Clone, Debug)]
+pub enum FfnStages {
+    Dense {
+        /// Outputs: gate and up, or up alone where there is no gate.
+        gate_up: Stage,
+        gate_bias: Option<Vec<f32>>,
+        up_bias: Option<Vec<f32>>,
+        down: Stage,
+        down_bias: Option<Vec<f32>>,
+    },
+    Experts {
+        /// Output: one logit an expert.
+        router: Stage,
+        router_bias: Option<Vec<f32>>,
+        /// Outputs of expert `e`: matrices `first + 2 e` (gate) and `first + 2 e + 1` (up).
+        gate_up: Stage,
+        /// Rows of `(experts, ffn)`.
+        gate_bias: Option<Vec<f32>>,
+        up_bias: Option<Vec<f32>>,
+        /// Output of expert `e`: matrix `first + e`.
+        down: Stage,
+        /// Rows of `(experts, width)`.
+        down_bias: Option<Vec<f32>>,
+    },
+}
+
+/// One block.
+#[derive(Clone, Debug)]
+pub struct BlockWeights {
+    pub attention: AttentionWeights,
+    pub ffn: FfnWeights,
+}
+
+/// The token embedding: rows read one at a time, past the extent table.
+#[derive(Clone, Debug)]
+pub struct EmbeddingRows {
+    pub ty: TensorType,
+    pub part: u16,
+    pub offset: u64,
+    pub row_bytes: usize,
+}
+
+/// Everything a pass needs to know of the file.
+#[derive(Debug)]
+pub struct Layout {
+    pub embedding: EmbeddingRows,
+    pub blocks: Vec<BlockWeights>,
+    pub output_norm: NormWeights,
+    pub head: Stage,
+    pub head_bias: Option<Vec<f32>>,
+    /// Divisors of the rotary frequencies (`rope_freqs.weight`), or LongRoPE's two sets.
+    pub rope_freqs: Option<Vec<f32>>,
+    pub rope_long: Option<Vec<f32>>,
+    pub rope_short: Option<Vec<f32>>,
+    pub matrices: Vec<MatrixSpec>,
+}
+
+impl Layout {
+    /// Bytes of the vectors that stay in memory.
+    pub fn resident_bytes(&self) -> usize {
+        let norm = |n: &NormWeights| n.weight.len() + n.bias.as_ref().map_or(0, Vec::len);
+        let some_norm = |n: &Option<NormWeights>| n.as_ref().map_or(0, norm);
+        let some = |v: &Option<Vec<f32>>| v.as_ref().map_or(0, Vec::len);
+        let blocks: usize = self
+            .blocks
+            .iter()
+            .map(|block| {
+                let (a, f) = (&block.attention, &block.ffn);
+                let biases = match &f.kind {
+                    FfnStages::Dense { gate_bias, up_bias, down_bias, .. } => {
+                        some(gate_bias) + some(up_bias) + some(down_bias)
+                    }
+                    FfnStages::Experts { router_bias, gate_bias, up_bias, down_bias, .. } => {
+                        some(router_bias) + some(gate_bias) + some(up_bias) + some(down_bias)
+                    }
+                };
+                some_norm(&a.norm)
+                    + some_norm(&a.post_norm)
+                    + [&a.q_bias, &a.k_bias, &a.v_bias, &a.q_norm, &a.k_norm, &a.sinks, &a.output_bias]
+                        .map(some)
+                        .iter()
+                        .sum::<usize>()
+                    + some_norm(&f.norm)
+                    + some_norm(&f.post_norm)
+                    + biases
+            })
+            .sum();
+        4 * (blocks + norm(&self.output_norm) + some(&self.rope_freqs) + some(&self.rope_long) + some(&self.rope_short))
+    }
+
+    /// Finds and checks every tensor that the header implies.
+    ///
+    /// # Errors
+    /// A tensor that is missing, misshapen or of a type that cannot be read.
+    pub fn new(gguf: &Gguf, hp: &Hyperparameters) -> Result<Self, ModelError> {
+        let mut builder = Builder { gguf, hp, matrices: Vec::new(), stages: 0 };
+        let table = builder.matrix_tensor("token_embd.weight", hp.width, hp.vocabulary)?;
+        let embedding = EmbeddingRows {
+            ty: table.ty,
+            part: table.part,
+            offset: table.offset,
+            row_bytes: (table.bytes / hp.vocabulary as u64) as usize,
+        };
+        let blocks = (0..hp.layers).map(|layer| builder.block(layer)).collect::<Result<Vec<_>, _>>()?;
+        let output_norm = builder.norm("output_norm", true)?.ok_or_else(|| ModelError::missing("output_norm.weight"))?;
+        let head_name =
+            if gguf.tensor("output.weight").is_some() { "output.weight" } else { "token_embd.weight" }.to_owned();
+        let head = builder.stage(&[(&head_name, hp.width, 0, hp.vocabulary)], hp.layers, hp.vocabulary, None)?;
+        let rope_freqs = builder.vector("rope_freqs.weight", hp.rope_dim / 2)?;
+        let rope_long = builder.vector("rope_factors_long.weight", hp.rope_dim / 2)?;
+        let rope_short = builder.vector("rope_factors_short.weight", hp.rope_dim / 2)?;
+        let head_bias = builder.vector("output.bias", hp.vocabulary)?;
+        Ok(Self {
+            embedding,
+            blocks,
+            output_norm,
+            head,
+            head_bias,
+            rope_freqs,
+            rope_long,
+            rope_short,
+            matrices: builder.matrices,
+        })
+    }
+}
+
+struct Builder<'a> {
+    gguf: &'a Gguf,
+    hp: &'a Hyperparameters,
+    matrices: Vec<MatrixSpec>,
+    stages: u32,
+}
+
+impl<'a> Builder<'a> {
+    /// The tensor of this name, which must be `rows` rows of `k`, in a type that rows can be decoded from.
+    fn matrix_tensor(&self, name: &str, k: usize, rows: usize) -> Result<&'a TensorInfo, ModelError> {
+        let tensor = self.gguf.tensor(name).ok_or_else(|| ModelError::missing(name))?;
+        if tensor.row_len() != k as u64 || tensor.rows() != rows as u64 {
+            return Err(ModelError::Shape { name: name.to_owned(), shape: tensor.shape.clone(), k, rows });
+        }
+        if !quant::is_supported(tensor.ty) {
+            return Err(ModelError::Type { name: name.to_owned(), ty: tensor.ty });
+        }
+        Ok(tensor)
+    }
+
+    /// A vector of `len` as f32, if the file has it.
+    fn vector(&self, name: &str, len: usize) -> Result<Option<Vec<f32>>, ModelError> {
+        let Some(tensor) = self.gguf.tensor(name) else { return Ok(None) };
+        let elements = tensor.row_len() * tensor.rows();
+        if elements != len as u64 {
+            return Err(ModelError::Length { name: name.to_owned(), found: elements, expected: len });
+        }
+        if !quant::is_supported(tensor.ty) {
+            return Err(ModelError::Type { name: name.to_owned(), ty: tensor.ty });
+        }
+        let bytes = self.gguf.read_tensor(tensor)?;
+        let mut values = vec![0.0; len];
+        for (row, out) in
+            bytes.chunks_exact(tensor.row_bytes() as usize).zip(values.chunks_exact_mut(tensor.row_len() as usize))
+        {
+            quant::decode_row(tensor.ty, row, out);
+        }
+        Ok(Some(values))
+    }
+
+    fn required_vector(&self, name: &str, len: usize) -> Result<Vec<f32>, ModelError> {
+        self.vector(name, len)?.ok_or_else(|| ModelError::missing(name))
+    }
+
+    /// The norm of this name over the residual stream, where the family has one there.
+    fn norm(&self, name: &str, present: bool) -> Result<Option<NormWeights>, ModelError> {
+        if !present {
+            return Ok(None);
+        }
+        let weight = self.required_vector(&format!("{name}.weight"), self.hp.width)?;
+        let bias = match self.hp.arch.norm {
+            Norm::Rms => None,
+            Norm::Layer => self.vector(&format!("{name}.bias"), self.hp.width)?,
+        };
+        Ok(Some(NormWeights { weight, bias }))
+    }
+
+    /// A stage of parts `(tensor, k, first row, rows)`; `tensor_rows` is what each tensor must have in all.
+    fn stage(
+        &mut self,
+        parts: &[(&str, usize, usize, usize)],
+        layer: usize,
+        tensor_rows: usize,
+        expert: Option<u16>,
+    ) -> Result<Stage, ModelError> {
+        let mut stage = Stage { id: self.stages, first_matrix: self.matrices.len() as u32, types: Vec::new() };
+        self.stages += 1;
+        for &(name, k, first_row, rows) in parts {
+            let total = if tensor_rows == 0 { rows } else { tensor_rows };
+            self.push(&mut stage, layer, expert, (name, k, first_row, rows), total)?;
+        }
+        Ok(stage)
+    }
+
+    fn push(
+        &mut self,
+        stage: &mut Stage,
+        layer: usize,
+        expert: Option<u16>,
+        (name, k, first_row, rows): (&str, usize, usize, usize),
+        tensor_rows: usize,
+    ) -> Result<(), ModelError> {
+        let tensor = self.matrix_tensor(name, k, tensor_rows)?;
+        if !stage.types.contains(&tensor.ty) {
+            stage.types.push(tensor.ty);
+        }
+        self.matrices.push(MatrixSpec {
+            name: name.to_owned(),
+            ty: tensor.ty,
+            k,
+            rows,
+            part: tensor.part,
+            offset: tensor.offset + first_row as u64 * tensor.row_bytes(),
+            layer: layer as u16,
+            stage: stage.id,
+            expert,
+        });
+        Ok(())
+    }
+
+    fn block(&mut self, layer: usize) -> Result<BlockWeights, ModelError> {
+        Ok(BlockWeights { attention: self.attention(layer)?, ffn: self.ffn(layer)? })
+    }
+
+    fn attention(&mut self, layer: usize) -> Result<AttentionWeights, ModelError> {
+        let hp = self.hp;
+        let arch = hp.arch;
+        let name = |tensor: &str| format!("blk.{layer}.{tensor}");
+        let (q, k, v) = (hp.q_width(), hp.k_width(), hp.v_width());
+        let fused = name("attn_qkv.weight");
+        let is_fused = self.gguf.tensor(&fused).is_some();
+        let qkv = if is_fused {
+            let parts = [(&*fused, hp.width, 0, q), (&*fused, hp.width, q, k), (&*fused, hp.width, q + k, v)];
+            self.stage(&parts, layer, q + k + v, None)?
+        } else {
+            let names = [name("attn_q.weight"), name("attn_k.weight"), name("attn_v.weight")];
+            let parts = [(&*names[0], hp.width, 0, q), (&*names[1], hp.width, 0, k), (&*names[2], hp.width, 0, v)];
+            self.stage(&parts, layer, 0, None)?
+        };
+        let (q_bias, k_bias, v_bias) = match self.vector(&name("attn_qkv.bias"), q + k + v)? {
+            Some(bias) if is_fused => {
+                (Some(bias[..q].to_vec()), Some(bias[q..q + k].to_vec()), Some(bias[q + k..].to_vec()))
+            }
+            _ => (
+                self.vector(&name("attn_q.bias"), q)?,
+                self.vector(&name("attn_k.bias"), k)?,
+                self.vector(&name("attn_v.bias"), v)?,
+            ),
+        };
+        let (q_norm, k_norm) = match arch.qk_norm {
+            QkNorm::None => (None, None),
+            QkNorm::PerHead => (
+                Some(self.required_vector(&name("attn_q_norm.weight"), hp.key_dim)?),
+                Some(self.required_vector(&name("attn_k_norm.weight"), hp.key_dim)?),
+            ),
+            QkNorm::Whole => (
+                Some(self.required_vector(&name("attn_q_norm.weight"), q)?),
+                Some(self.required_vector(&name("attn_k_norm.weight"), k)?),
+            ),
+        };
+        let sinks = if arch.sinks { Some(self.required_vector(&name("attn_sinks.weight"), hp.heads)?) } else { None };
+        let output_name = name("attn_output.weight");
+        let output = self.stage(&[(&output_name, hp.attention_width(), 0, hp.width)], layer, 0, None)?;
+        Ok(AttentionWeights {
+            norm: self.norm(&name("attn_norm"), arch.pre_norm)?,
+            qkv,
+            q_bias,
+            k_bias,
+            v_bias,
+            q_norm,
+            k_norm,
+            sinks,
+            output,
+            output_bias: self.vector(&name("attn_output.bias"), hp.width)?,
+            post_norm: self.norm(&name("post_attention_norm"), arch.post_norm)?,
+        })
+    }
+
+    fn ffn(&mut self, layer: usize) -> Result<FfnWeights, ModelError> {
+        let arch = self.hp.arch;
+        let kind =
+            if self.hp.experts.is_some() { self.expert_stages(layer)? } else { self.dense_stages(layer)? };
+        Ok(FfnWeights {
+            norm: self.norm(&format!("blk.{layer}.{}", arch.ffn_norm), arch.pre_norm)?,
+            kind,
+            post_norm: self.norm(&format!("blk.{layer}.post_ffw_norm"), arch.post_norm)?,
+        })
+    }
+
+    fn dense_stages(&mut self, layer: usize) -> Result<FfnStages, ModelError> {
+        let hp = self.hp;
+        let name = |tensor: &str| format!("blk.{layer}.{tensor}");
+        let (gate, up, down) = (name("ffn_gate.weight"), name("ffn_up.weight"), name("ffn_down.weight"));
+        let gate_up = match hp.arch.ffn {
+            Ffn::Gelu => self.stage(&[(&up, hp.width, 0, hp.ffn)], layer, 0, None)?,
+            _ if self.gguf.tensor(&gate).is_some() => {
+                self.stage(&[(&gate, hp.width, 0, hp.ffn), (&up, hp.width, 0, hp.ffn)], layer, 0, None)?
+            }
+            // The gate is the first half of a fused tensor (Phi 3, GLM 4).
+            _ => {
+                let parts = [(&*up, hp.width, 0, hp.ffn), (&*up, hp.width, hp.ffn, hp.ffn)];
+                self.stage(&parts, layer, 2 * hp.ffn, None)?
+            }
+        };
+        Ok(FfnStages::Dense {
+            gate_up,
+            gate_bias: self.vector(&name("ffn_gate.bias"), hp.ffn)?,
+            up_bias: self.vector(&name("ffn_up.bias"), hp.ffn)?,
+            down: self.stage(&[(&down, hp.ffn, 0, hp.width)], layer, 0, None)?,
+            down_bias: self.vector(&name("ffn_down.bias"), hp.width)?,
+        })
+    }
+
+    fn expert_stages(&mut self, layer: usize) -> Result<FfnStages, ModelError> {
+        let hp = self.hp;
+        let Some(experts) = hp.experts else { return self.dense_stages(layer) };
+        let (count, ffn) = (experts.count, experts.ffn);
+        let name = |tensor: &str| format!("blk.{layer}.{tensor}");
+        let router_name = name("ffn_gate_inp.weight");
+        let router = self.stage(&[(&router_name, hp.width, 0, count)], layer, 0, None)?;
+        let (gate, up, down) =
+            (name("ffn_gate_exps.weight"), name("ffn_up_exps.weight"), name("ffn_down_exps.weight"));
+        let mut gate_up = self.stage(&[], layer, 0, None)?;
+        for e in 0..count {
+            for part in [&gate, &up] {
+                self.push(&mut gate_up, layer, Some(e as u16), (part, hp.width, e * ffn, ffn), count * ffn)?;
+            }
+        }
+        let mut down_stage = self.stage(&[], layer, 0, None)?;
+        for e in 0..count {
+            self.push(&mut down_stage, layer, Some(e as u16), (&down, ffn, e * hp.width, hp.width), count * hp.width)?;
+        }
+        Ok(FfnStages::Experts {
+            router,
+            router_bias: self.vector(&name("ffn_gate_inp.bias"), count)?,
+            gate_up,
+            gate_bias: self.vector(&name("ffn_gate_exps.bias"), count * ffn)?,
+            up_bias: self.vector(&name("ffn_up_exps.bias"), count * ffn)?,
+            down: down_stage,
+            down_bias: self.vector(&name("ffn_down_exps.bias"), count * hp.width)?,
+        })
+    }
+}

@@ -1,0 +1,107 @@
+//! The buffers of a pass, sized once for the largest batch of positions.
+
+use super::hyperparameters::Hyperparameters;
+use crate::kernels::ops::{AttentionScratch, KvLayout};
+use crate::kernels::{Activations, Kernels};
+
+/// What the sizes of the buffers follow from, beside the header.
+#[derive(Clone, Copy, Debug)]
+pub struct ScratchShape {
+    pub kernels: Kernels,
+    pub threads: usize,
+    pub kv: KvLayout,
+    /// Positions that the context may come to hold.
+    pub context: usize,
+    /// Bytes of an embedding row in the file.
+    pub row_bytes: usize,
+}
+
+/// Embedding rows read and decoded at a time.
+pub const EMBEDDING_ROWS: usize = 64;
+
+/// Buffers for up to `positions` positions. Queries, keys, values and attention output share their memory with
+/// the feed-forward intermediates: the two are never alive together.
+pub struct Scratch {
+    pub positions: usize,
+    /// (positions, width)
+    pub residual: Vec<f32>,
+    /// (positions, width): what a norm gives, then what a projection gives.
+    pub branch: Vec<f32>,
+    /// Attention's and the feed-forward network's intermediates.
+    pub work: Vec<f32>,
+    /// Embedding rows as they are in the file.
+    pub rows: Vec<u8>,
+    /// (logit rows, vocabulary)
+    pub logits: Vec<f32>,
+    pub activations: Activations,
+    pub attention: AttentionScratch,
+    pub experts: Option<ExpertScratch>,
+}
+
+/// What a mixture layer needs on top.
+pub struct ExpertScratch {
+    /// (positions, experts)
+    pub router: Vec<f32>,
+    /// (positions, used): the experts of each position, ascending.
+    pub chosen: Vec<u32>,
+    /// (positions, used): their weights.
+    pub weights: Vec<f32>,
+    /// (positions, width): the sum over experts.
+    pub sum: Vec<f32>,
+    /// Positions of one expert, gathered: (positions, width).
+    pub gathered: Vec<f32>,
+    /// Which positions those are.
+    pub members: Vec<u32>,
+    pub activations: Activations,
+}
+
+/// Longest row that any matrix multiplies.
+fn longest_row(hp: &Hyperparameters) -> usize {
+    hp.width.max(hp.attention_width()).max(ffn_width(hp))
+}
+
+/// Width of the intermediate that is alive at one time.
+fn ffn_width(hp: &Hyperparameters) -> usize {
+    hp.experts.map_or(hp.ffn, |e| e.ffn)
+}
+
+/// Elements of `work` a position needs.
+fn work_width(hp: &Hyperparameters) -> usize {
+    (hp.q_width() + hp.k_width() + hp.v_width() + hp.attention_width()).max(2 * ffn_width(hp))
+}
+
+impl Scratch {
+    pub fn new(hp: &Hyperparameters, shape: &ScratchShape, positions: usize, logit_rows: usize) -> Self {
+        Self {
+            positions,
+            residual: vec![0.0; positions * hp.width],
+            branch: vec![0.0; positions * hp.width],
+            work: vec![0.0; positions * work_width(hp)],
+            rows: vec![0; positions.min(EMBEDDING_ROWS) * shape.row_bytes],
+            logits: vec![0.0; logit_rows * hp.vocabulary],
+            activations: Activations::new(shape.kernels, longest_row(hp), positions),
+            attention: AttentionScratch::new(shape.threads, hp.heads, &shape.kv, shape.context),
+            experts: hp.experts.map(|experts| ExpertScratch {
+                router: vec![0.0; positions * experts.count],
+                chosen: vec![0; positions * experts.used],
+                weights: vec![0.0; positions * experts.used],
+                sum: vec![0.0; positions * hp.width],
+                gathered: vec![0.0; positions * hp.width],
+                members: Vec::with_capacity(positions),
+                activations: Activations::new(shape.kernels, longest_row(hp), positions),
+            }),
+        }
+    }
+
+    /// Bytes that [`Scratch::new`] takes, for the ledger.
+    pub fn bytes_for(hp: &Hyperparameters, shape: &ScratchShape, positions: usize, logit_rows: usize) -> usize {
+        let activations = Activations::bytes_for(shape.kernels, longest_row(hp), positions);
+        let rows = positions.min(EMBEDDING_ROWS) * shape.row_bytes;
+        let dense = rows + 4 * positions * (2 * hp.width + work_width(hp)) + 4 * logit_rows * hp.vocabulary + activations;
+        let experts = hp.experts.map_or(0, |experts| {
+            4 * positions * (experts.count + 2 * experts.used + 2 * hp.width + 1) + activations
+        });
+        let attention = AttentionScratch::bytes_for(shape.threads, hp.heads, &shape.kv, shape.context);
+        dense + attention + experts
+    }
+}
