@@ -5,7 +5,8 @@ use std::io::{Write, stdout};
 use serde_json::json;
 
 use super::Outcome;
-use super::driver::{Driver, Step, model_path};
+use super::driver::{Driver, Step};
+use super::pull::model_path;
 use crate::cli::BenchArgs;
 use crate::config::Settings;
 use crate::engine::protocol::{GenerationStats, ModelInfo, Prompt, Request, Sampling, Snapshot};
@@ -15,7 +16,7 @@ use crate::size::format_size;
 const WARM_UP_TOKENS: u32 = 2;
 
 pub fn run(args: &BenchArgs, settings: &Settings) -> anyhow::Result<Outcome> {
-    let path = model_path(args.model.as_deref(), settings)?;
+    let Some(path) = model_path(args.model.as_deref(), settings)? else { return Ok(Outcome::Interrupted) };
     let mut driver = Driver::new()?;
     let request = settings.load_request(path, args.prompt_tokens + args.gen_tokens);
     let Step::Done(info) = driver.load(request)? else { return Ok(Outcome::Interrupted) };

@@ -1,6 +1,5 @@
 //! Drives the engine for one-shot commands: load, answer, stop on SIGINT.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::runtime::{Builder, Runtime};
@@ -123,9 +122,4 @@ pub fn describe(failure: &Failure) -> anyhow::Error {
         shortfall.lines.iter().map(|line| format!("{:>10}  {}", format_size(line.bytes), line.what))
     });
     Detailed { message: failure.message.clone(), details: details.collect() }.into()
-}
-
-/// The path of the model that a command means.
-pub fn model_path(model: Option<&str>, settings: &crate::config::Settings) -> anyhow::Result<PathBuf> {
-    Ok(crate::catalog::resolve(model, settings)?)
 }

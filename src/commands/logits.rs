@@ -6,7 +6,8 @@ use std::io::{BufWriter, Write, stdout};
 use anyhow::Context;
 
 use super::Outcome;
-use super::driver::{describe, model_path};
+use super::driver::describe;
+use super::pull::model_path;
 use crate::cli::LogitsArgs;
 use crate::config::Settings;
 use crate::engine::Loaded;
@@ -17,7 +18,7 @@ use crate::model::{NoHooks, Want};
 const BATCH: usize = 32;
 
 pub fn run(args: &LogitsArgs, settings: &Settings) -> anyhow::Result<Outcome> {
-    let path = model_path(Some(&args.model_file), settings)?;
+    let Some(path) = model_path(Some(&args.model_file), settings)? else { return Ok(Outcome::Interrupted) };
     let positions = args.ids.len() as u32 + args.greedy;
     let mut loaded =
         Loaded::open(settings.load_request(path, positions), &mut |_| ()).map_err(|failure| describe(&failure))?;

@@ -3,7 +3,8 @@
 use std::io::{Read, Write, stderr, stdin, stdout};
 
 use super::Outcome;
-use super::driver::{Driver, Step, model_path};
+use super::driver::{Driver, Step};
+use super::pull::model_path;
 use crate::cli::RunArgs;
 use crate::config::Settings;
 use crate::engine::protocol::{FinishReason, GenerationStats, Message, Prompt, Request, Role};
@@ -13,7 +14,7 @@ pub fn run(args: &RunArgs, settings: &Settings) -> anyhow::Result<Outcome> {
         "-" => read_prompt()?,
         text => text.to_owned(),
     };
-    let path = model_path(args.model.as_deref(), settings)?;
+    let Some(path) = model_path(args.model.as_deref(), settings)? else { return Ok(Outcome::Interrupted) };
     answer(path, prompt, args, settings)
 }
 
@@ -41,7 +42,7 @@ pub fn answer(path: std::path::PathBuf, prompt: String, args: &RunArgs, settings
         id: 0,
         prompt: if args.raw { Prompt::Raw(prompt) } else { Prompt::Chat(conversation(prompt, settings)) },
         sampling: settings.sampling.clone(),
-        max_tokens: args.max_tokens,
+        max_tokens: args.max_tokens.or(settings.max_tokens),
         stop: settings.stop.clone(),
         stop_at_end: true,
         thinking: settings.think,
