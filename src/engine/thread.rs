@@ -113,6 +113,8 @@ impl Engine {
         };
         let (end, figures) = (&self.end, &mut self.figures);
         let result = catch_unwind(AssertUnwindSafe(|| generation::generate(loaded, request, cancel, end, figures)));
+        // Whoever hears of the end finds its figures there.
+        self.publish();
         match result {
             Ok(Outcome::Finished(reason, stats)) => self.send(Event::Finished { id, reason, stats: Box::new(stats) }),
             Ok(Outcome::Broken(failure)) => self.send(Event::Broken { id, failure }),
