@@ -273,7 +273,8 @@ fn the_same_seed_gives_the_same_answer_and_another_seed_another() {
     let (mut engine, _) = Engine::loaded(load(model("llama")));
     let mut with_seed = |seed| {
         engine.handle.send(Command::Reset);
-        let sampling = Sampling { temperature: 1.5, top_k: 0, top_p: 1.0, min_p: 0.0, seed: Some(seed), ..Sampling::default() };
+        let sampling =
+            Sampling { temperature: 1.5, top_k: 0, top_p: 1.0, min_p: 0.0, seed: Some(seed), ..Sampling::default() };
         finished(engine.answer(Request { sampling, ..request(tokens(10), 40) })).0
     };
     let first = with_seed(1);

@@ -10,18 +10,8 @@ use sipllm::engine::protocol::{Budget, KernelKind, KvType, LoadRequest, Residenc
 use sipllm::kernels::Cancel;
 use sipllm::model::{NoHooks, Want};
 
-const MODELS: &[&str] = &[
-    "llama",
-    "llama-shuffled",
-    "llama-tied",
-    "mixtral",
-    "qwen2",
-    "qwen3",
-    "qwen3moe",
-    "gemma2",
-    "gemma3",
-    "phi3",
-];
+const MODELS: &[&str] =
+    &["llama", "llama-shuffled", "llama-tied", "mixtral", "qwen2", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3"];
 
 #[derive(serde::Deserialize)]
 struct Reference {
@@ -126,7 +116,11 @@ fn any_budget_source_and_thread_count_gives_the_same_bits() {
                     for threads in [1, 2, 3, 7] {
                         let request = LoadRequest { kernel, source, budget, threads: Some(threads), ..exact(name) };
                         let got = run(request, &prompt, 6, 4);
-                        assert_eq!(bits(&expected.0), bits(&got.0), "{name} {kernel:?} {source:?} {budget:?} {threads}");
+                        assert_eq!(
+                            bits(&expected.0),
+                            bits(&got.0),
+                            "{name} {kernel:?} {source:?} {budget:?} {threads}"
+                        );
                         assert_eq!(expected.1, got.1, "{name} {kernel:?} {source:?} {budget:?} {threads}");
                     }
                 }

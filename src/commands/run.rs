@@ -32,7 +32,12 @@ pub fn read_prompt() -> anyhow::Result<String> {
 }
 
 /// Loads the model at `path` and answers `prompt`.
-pub fn answer(path: std::path::PathBuf, prompt: String, args: &RunArgs, settings: &Settings) -> anyhow::Result<Outcome> {
+pub fn answer(
+    path: std::path::PathBuf,
+    prompt: String,
+    args: &RunArgs,
+    settings: &Settings,
+) -> anyhow::Result<Outcome> {
     let mut driver = Driver::new()?;
     let Step::Done(info) = driver.load(settings.load_request(path, 1))? else { return Ok(Outcome::Interrupted) };
     for warning in &info.warnings {
@@ -62,7 +67,11 @@ pub fn answer(path: std::path::PathBuf, prompt: String, args: &RunArgs, settings
         Step::Done((reason, _)) => {
             writeln!(out)?;
             if reason == FinishReason::ContextFull {
-                writeln!(stderr(), "sipllm: the context of {} tokens is full; raise --ctx for a longer answer", info.context)?;
+                writeln!(
+                    stderr(),
+                    "sipllm: the context of {} tokens is full; raise --ctx for a longer answer",
+                    info.context
+                )?;
             }
         }
         Step::Interrupted => {

@@ -5,16 +5,12 @@ use std::time::{Duration, Instant};
 
 use super::handle::EngineEnd;
 use super::ledger::Ledger;
-use super::protocol::{
-    ExpertFigures, GenerationId, LayerFigures, LayerState, Limiter, MemoryFigures, Phase, Snapshot,
-};
+use super::protocol::{ExpertFigures, GenerationId, LayerFigures, LayerState, Limiter, MemoryFigures, Phase, Snapshot};
 use crate::model::{Op, OpTimes};
 use crate::weights::{self, WeightStore, memory};
 
 /// Least time between two snapshots.
 const PERIOD: Duration = Duration::from_millis(80);
-/// Least time between two looks at the page cache, which cost more.
-const CACHE_PERIOD: Duration = Duration::from_secs(1);
 /// Tokens whose times are kept.
 const RECENT: usize = 64;
 /// Tokens over which the speed of now is taken.
@@ -24,20 +20,12 @@ const NOW: usize = 8;
 pub struct Figures {
     snapshot: Snapshot,
     published: Instant,
-    cache_looked: Option<Instant>,
     layers: Vec<weights::LayerFigures>,
-    expert_base: (u64, u64),
 }
 
 impl Default for Figures {
     fn default() -> Self {
-        Self {
-            snapshot: Snapshot::default(),
-            published: Instant::now(),
-            cache_looked: None,
-            layers: Vec::new(),
-            expert_base: (0, 0),
-        }
+        Self { snapshot: Snapshot::default(), published: Instant::now(), layers: Vec::new() }
     }
 }
 
@@ -65,7 +53,6 @@ impl Figures {
     /// A model went or came: nothing of the old one's figures remains.
     pub fn clear(&mut self, phase: Phase) {
         self.snapshot = Snapshot { phase, ..Snapshot::default() };
-        self.cache_looked = None;
     }
 
     pub fn begin_answer(&mut self, id: GenerationId, prompt_tokens: usize, reused: usize) {
@@ -74,13 +61,8 @@ impl Figures {
         self.snapshot.speed.now_tok_s = 0.0;
         self.snapshot.speed.mean_tok_s = 0.0;
         self.snapshot.speed.recent_token_ms.clear();
-        self.expert_base = (0, 0);
-        self.snapshot.phase = Phase::Prefill {
-            done_tokens: reused as u32,
-            total_tokens: prompt_tokens as u32,
-            layer: 0,
-            left_s: 0.0,
-        };
+        self.snapshot.phase =
+            Phase::Prefill { done_tokens: reused as u32, total_tokens: prompt_tokens as u32, layer: 0, left_s: 0.0 };
     }
 
     pub fn prefill_done(&mut self, tok_s: f64) {
@@ -123,14 +105,6 @@ impl Figures {
     pub fn take(&mut self, store: &WeightStore, ledger: &Ledger, kv_bytes: u64, context_used: u32) {
         let counters = store.counters();
         self.take_layers(store);
-        let now = Instant::now();
-        let look = self.cache_looked.is_none_or(|at| now - at >= CACHE_PERIOD);
-        let file_cache_bytes = if look {
-            self.cache_looked = Some(now);
-            0
-        } else {
-            self.snapshot.memory.file_cache_bytes
-        };
         let process = memory::process();
         if let Some(plan) = ledger.plan_in_force() {
             self.snapshot.memory = MemoryFigures {
@@ -146,7 +120,7 @@ impl Figures {
                 base_bytes: ledger.base_bytes(),
                 rss_bytes: process.rss_bytes,
                 peak_rss_bytes: process.peak_rss_bytes,
-                file_cache_bytes,
+                file_cache_bytes: 0,
                 available_bytes: memory::available_bytes(),
             };
         }

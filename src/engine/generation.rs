@@ -7,9 +7,7 @@ use super::figures::Figures;
 use super::handle::EngineEnd;
 use super::ledger::Ledger;
 use super::loaded::Loaded;
-use super::protocol::{
-    Budget, Event, Failure, FailureKind, FinishReason, GenerationStats, Message, Prompt, Request,
-};
+use super::protocol::{Budget, Event, Failure, FailureKind, FinishReason, GenerationStats, Message, Prompt, Request};
 use super::text::{AnswerText, Piece};
 use crate::kernels::Cancel;
 use crate::model::{Hooks, ModelError, Op, Want};
@@ -94,7 +92,11 @@ impl Generation<'_> {
         }
         self.stats.prompt_tokens = ids.len() as u32;
         self.stats.reused_tokens = reused as u32;
-        self.send(Event::Started { id: self.request.id, prompt_tokens: ids.len() as u32, reused_tokens: reused as u32 });
+        self.send(Event::Started {
+            id: self.request.id,
+            prompt_tokens: ids.len() as u32,
+            reused_tokens: reused as u32,
+        });
         self.figures.begin_answer(self.request.id, ids.len(), reused);
 
         self.prefill(loaded, &ids)?;
@@ -176,7 +178,8 @@ impl Generation<'_> {
         self.stats.decode_s = started.elapsed().as_secs_f64();
         self.stats.decode_tok_s = if passes == 0 { 0.0 } else { f64::from(passes) / self.stats.decode_s };
         self.stats.decode_streamed_bytes = store.counters().streamed_bytes - streamed;
-        self.stats.stall_fraction = (store.counters().wait_us - waited_us) as f64 * 1e-6 / self.stats.decode_s.max(1e-9);
+        self.stats.stall_fraction =
+            (store.counters().wait_us - waited_us) as f64 * 1e-6 / self.stats.decode_s.max(1e-9);
     }
 
     /// Runs one batch. `false` when a new budget broke the pass off: to be tried again with new room.
@@ -210,11 +213,9 @@ impl Generation<'_> {
                 loaded.make_room((first + batch.len()) as u32, batch.len() as u32)?;
                 Ok(false)
             }
-            Err(error) => Err(Stop::Failed(Failure {
-                kind: FailureKind::Io,
-                message: error.to_string(),
-                shortfall: None,
-            })),
+            Err(error) => {
+                Err(Stop::Failed(Failure { kind: FailureKind::Io, message: error.to_string(), shortfall: None }))
+            }
         }
     }
 

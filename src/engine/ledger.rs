@@ -21,10 +21,7 @@ impl Costs {
         Self {
             scratch: ScratchCost { fixed_bytes: fixed, position_bytes: model.scratch_bytes(1, 0) as u64 - fixed },
             logits_bytes: 4 * model.hyperparameters().vocabulary as u64,
-            kv: KvCost {
-                page_positions: PAGE_POSITIONS as u32,
-                page_bytes: model.cache().group_bytes() as u64,
-            },
+            kv: KvCost { page_positions: PAGE_POSITIONS as u32, page_bytes: model.cache().group_bytes() as u64 },
         }
     }
 }
@@ -86,7 +83,7 @@ impl Ledger {
         let counters = model.store().counters();
         let slots = counters.pinned_bytes + counters.expert_bytes + counters.ring_bytes;
         let known = slots + model.cache().bytes() as u64 + model.buffer_bytes() as u64;
-        self.base_bytes = self.base_bytes.max(memory::rss_bytes().saturating_sub(known));
+        self.base_bytes = self.base_bytes.max(memory::process().rss_bytes.saturating_sub(known));
     }
 
     /// A plan for `used` positions of context of which the last `prompt` are to be read in batches.

@@ -10,7 +10,7 @@ use crate::kernels::{self, Arithmetic, Kernels};
 use crate::model::{Model, ModelOptions};
 use crate::sanitize::sanitize;
 use crate::tokenizer::{ChatTemplate, Tokenizer};
-use crate::weights::{ContextRequest, StoreOptions, memory};
+use crate::weights::{ContextRequest, StoreOptions};
 
 /// Context of a model when nothing else is asked for, at most.
 pub const AUTOMATIC_CONTEXT: u32 = 4096;
@@ -63,7 +63,6 @@ impl Loaded {
         gguf.drop_file_cache();
         let info = describe(&gguf, &request, &model, &tokenizer, &template, threads);
         drop(gguf);
-        memory::trim_heap();
 
         let hp = model.hyperparameters();
         if let Some(context) = request.context

@@ -25,7 +25,7 @@ pub(super) fn feed_forward(pass: &mut Pass<'_>, layer: usize, scratch: &mut Scra
     };
     let Scratch { residual, branch, work, activations, experts, .. } = scratch;
     let Some(expert_scratch) = experts else { return Ok(()) };
-    let ExpertScratch { router: logits, chosen, weights: shares, sum, gathered, members, activations: own } =
+    let ExpertScratch { router: logits, chosen, weights: shares, sum, gathered, members, order, activations: own } =
         expert_scratch;
     let residual = &mut residual[..n * hp.width];
     let branch = &mut branch[..n * hp.width];
@@ -53,13 +53,15 @@ pub(super) fn feed_forward(pass: &mut Pass<'_>, layer: usize, scratch: &mut Scra
         let shares = &mut shares[position * spec.used..(position + 1) * spec.used];
         choose(pass.ops, logits, hp.arch.gating, chosen, shares);
     }
-    announce(pass, gate_up.id, down.id, spec.count, chosen);
+    announce(pass, gate_up.id, down.id, spec.count, chosen, order);
     sum.fill(0.0);
     pass.times.add(Op::Other, started);
 
     for expert in 0..spec.count {
         members.clear();
-        members.extend((0..n).filter(|p| chosen[p * spec.used..][..spec.used].contains(&(expert as u32))).map(|p| p as u32));
+        members.extend(
+            (0..n).filter(|p| chosen[p * spec.used..][..spec.used].contains(&(expert as u32))).map(|p| p as u32),
+        );
         if members.is_empty() {
             continue;
         }
@@ -83,8 +85,7 @@ pub(super) fn feed_forward(pass: &mut Pass<'_>, layer: usize, scratch: &mut Scra
                 MatrixOut { data: &mut *up, row_stride: spec.ffn },
             ],
         )?;
-        let bias_of = |bias: &'_ Option<Vec<f32>>, len: usize| bias.as_ref().map(|b| b[expert * len..][..len].to_vec());
-        pass.activate(gate, up, bias_of(gate_bias, spec.ffn).as_deref(), bias_of(up_bias, spec.ffn).as_deref());
+        pass.activate(gate, up, expert_row(gate_bias, expert, spec.ffn), expert_row(up_bias, expert, spec.ffn));
         own.prepare(pass.pool, gate, m, spec.ffn, &down.types);
         let extents = pass.store.table().expert_extents(down.id, expert as u16);
         pass.extents(
@@ -95,7 +96,7 @@ pub(super) fn feed_forward(pass: &mut Pass<'_>, layer: usize, scratch: &mut Scra
             own,
             &mut [MatrixOut { data: &mut *gathered, row_stride: hp.width }],
         )?;
-        let bias = down_bias.as_ref().map(|b| &b[expert * hp.width..][..hp.width]);
+        let bias = expert_row(down_bias, expert, hp.width);
         for (&position, row) in members.iter().zip(gathered.chunks_exact_mut(hp.width)) {
             let position = position as usize;
             let slot = chosen[position * spec.used..][..spec.used].iter().position(|&c| c == expert as u32);
@@ -110,12 +111,19 @@ pub(super) fn feed_forward(pass: &mut Pass<'_>, layer: usize, scratch: &mut Scra
     Ok(())
 }
 
+/// This expert's row of a bias of all experts.
+fn expert_row(bias: &Option<Vec<f32>>, expert: usize, len: usize) -> Option<&[f32]> {
+    bias.as_ref().map(|bias| &bias[expert * len..][..len])
+}
+
 /// The experts with the largest logits, ascending by number, and their shares.
 fn choose(ops: Ops<'_>, logits: &[f32], gating: Gating, chosen: &mut [u32], shares: &mut [f32]) {
     for slot in 0..chosen.len() {
         let mut best = 0;
         for (i, &logit) in logits.iter().enumerate() {
-            if !chosen[..slot].contains(&(i as u32)) && (chosen[..slot].contains(&(best as u32)) || logit > logits[best]) {
+            if !chosen[..slot].contains(&(i as u32))
+                && (chosen[..slot].contains(&(best as u32)) || logit > logits[best])
+            {
                 best = i;
             }
         }
@@ -135,42 +143,45 @@ fn choose(ops: Ops<'_>, logits: &[f32], gating: Gating, chosen: &mut [u32], shar
 }
 
 /// Tells the store which expert extents come next, in the order of use.
-fn announce(pass: &mut Pass<'_>, gate_up: u32, down: u32, count: usize, chosen: &[u32]) {
+fn announce(pass: &mut Pass<'_>, gate_up: u32, down: u32, count: usize, chosen: &[u32], ids: &mut Vec<u32>) {
     let table = pass.store.table();
-    let mut ids = Vec::new();
+    ids.clear();
     for expert in 0..count as u32 {
         if chosen.contains(&expert) {
             ids.extend(table.expert_extents(gate_up, expert as u16));
             ids.extend(table.expert_extents(down, expert as u16));
         }
     }
-    pass.store.route(&ids);
+    pass.store.route(ids);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernels::{Isa, Pool};
+
+    fn chosen_of<const N: usize>(logits: &[f32]) -> ([u32; N], [f32; N]) {
+        let (pool, mut chosen, mut shares) = (Pool::new(1), [0; N], [0.0; N]);
+        choose(Ops::new(Isa::Scalar, &pool), logits, Gating::SoftmaxNormalised, &mut chosen, &mut shares);
+        (chosen, shares)
+    }
 
     #[test]
     fn the_largest_logits_are_chosen_ascending_and_share_one() {
-        let (mut chosen, mut shares) = ([0; 2], [0.0; 2]);
-        choose(&mut [0.5, 3.0, -1.0, 2.0], Gating::SoftmaxNormalised, &mut chosen, &mut shares);
+        let (chosen, shares) = chosen_of::<2>(&[0.5, 3.0, -1.0, 2.0]);
         assert_eq!(chosen, [1, 3]);
-        let expected = 1.0 / (1.0 + (-1.0f64).exp());
-        assert!((shares[0] as f64 - expected).abs() < 1e-6 && (shares[0] + shares[1] - 1.0).abs() < 1e-6);
+        let expected = 1.0 / (1.0 + (-1.0f32).exp());
+        assert!((shares[0] - expected).abs() < 1e-6 && (shares[0] + shares[1] - 1.0).abs() < 1e-6);
     }
 
     #[test]
     fn equal_logits_choose_the_first() {
-        let (mut chosen, mut shares) = ([0; 3], [0.0; 3]);
-        choose(&mut [1.0; 6], Gating::SoftmaxNormalised, &mut chosen, &mut shares);
-        assert_eq!(chosen, [0, 1, 2]);
+        assert_eq!(chosen_of::<3>(&[1.0; 6]).0, [0, 1, 2]);
     }
 
     #[test]
     fn logits_that_are_no_numbers_still_choose_distinct_experts() {
-        let (mut chosen, mut shares) = ([0; 3], [0.0; 3]);
-        choose(&mut [f32::NAN; 4], Gating::SoftmaxNormalised, &mut chosen, &mut shares);
+        let (chosen, _) = chosen_of::<3>(&[f32::NAN; 4]);
         assert!(chosen.windows(2).all(|w| w[0] < w[1]), "{chosen:?}");
     }
 }

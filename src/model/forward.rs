@@ -203,10 +203,8 @@ impl Pass<'_> {
         let input = self.norm(weights.norm.as_ref(), residual, branch);
         self.prepare(activations, input, hp.width, gate_up);
         let gated = hp.arch.ffn != Ffn::Gelu;
-        let mut outs = [
-            MatrixOut { data: &mut *gate, row_stride: hp.ffn },
-            MatrixOut { data: &mut *up, row_stride: hp.ffn },
-        ];
+        let mut outs =
+            [MatrixOut { data: &mut *gate, row_stride: hp.ffn }, MatrixOut { data: &mut *up, row_stride: hp.ffn }];
         let outs = if gated { &mut outs[..] } else { &mut outs[1..] };
         self.matrices(gate_up, layer, Op::Ffn, activations, outs)?;
 
@@ -215,13 +213,7 @@ impl Pass<'_> {
         self.times.add(Op::Other, started);
         let hidden: &[f32] = if gated { gate } else { up };
         self.prepare(activations, hidden, hp.ffn, down);
-        self.matrices(
-            down,
-            layer,
-            Op::Ffn,
-            activations,
-            &mut [MatrixOut { data: branch, row_stride: hp.width }],
-        )?;
+        self.matrices(down, layer, Op::Ffn, activations, &mut [MatrixOut { data: branch, row_stride: hp.width }])?;
         self.join(branch, residual, down_bias.as_deref(), weights.post_norm.as_ref());
         Ok(())
     }
@@ -283,7 +275,7 @@ impl Pass<'_> {
             Norm::Rms => self.ops.rms_norm(out, x, self.hp.width, Some(&norm.weight), self.hp.norm_eps),
             Norm::Layer => {
                 self.ops.layer_norm(out, x, self.hp.width, Some(&norm.weight), norm.bias.as_deref(), self.hp.norm_eps);
-            },
+            }
         }
         self.times.add(Op::Other, started);
         out
@@ -353,7 +345,7 @@ impl Pass<'_> {
                 let table = self.store.table();
                 for piece in table.pieces(extent) {
                     let matrix = table.matrix(piece.matrix);
-                    
+
                     tasks.push(Task {
                         out: (piece.matrix - first_matrix) as usize,
                         first_row: piece.first_row as usize,

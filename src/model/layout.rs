@@ -159,7 +159,8 @@ impl Layout {
             row_bytes: (table.bytes / hp.vocabulary as u64) as usize,
         };
         let blocks = (0..hp.layers).map(|layer| builder.block(layer)).collect::<Result<Vec<_>, _>>()?;
-        let output_norm = builder.norm("output_norm", true)?.ok_or_else(|| ModelError::missing("output_norm.weight"))?;
+        let output_norm =
+            builder.norm("output_norm", true)?.ok_or_else(|| ModelError::missing("output_norm.weight"))?;
         let head_name =
             if gguf.tensor("output.weight").is_some() { "output.weight" } else { "token_embd.weight" }.to_owned();
         let head = builder.stage(&[(&head_name, hp.width, 0, hp.vocabulary)], hp.layers, hp.vocabulary, None)?;
@@ -341,8 +342,7 @@ impl<'a> Builder<'a> {
 
     fn ffn(&mut self, layer: usize) -> Result<FfnWeights, ModelError> {
         let arch = self.hp.arch;
-        let kind =
-            if self.hp.experts.is_some() { self.expert_stages(layer)? } else { self.dense_stages(layer)? };
+        let kind = if self.hp.experts.is_some() { self.expert_stages(layer)? } else { self.dense_stages(layer)? };
         Ok(FfnWeights {
             norm: self.norm(&format!("blk.{layer}.{}", arch.ffn_norm), arch.pre_norm)?,
             kind,
@@ -381,8 +381,7 @@ impl<'a> Builder<'a> {
         let name = |tensor: &str| format!("blk.{layer}.{tensor}");
         let router_name = name("ffn_gate_inp.weight");
         let router = self.stage(&[(&router_name, hp.width, 0, count)], layer, 0, None)?;
-        let (gate, up, down) =
-            (name("ffn_gate_exps.weight"), name("ffn_up_exps.weight"), name("ffn_down_exps.weight"));
+        let (gate, up, down) = (name("ffn_gate_exps.weight"), name("ffn_up_exps.weight"), name("ffn_down_exps.weight"));
         let mut gate_up = self.stage(&[], layer, 0, None)?;
         for e in 0..count {
             for part in [&gate, &up] {

@@ -77,18 +77,7 @@ impl Model {
             row_bytes: layout.embedding.row_bytes,
         };
         let scratch = Scratch::new(&hp, &shape, 1, 1);
-        Ok(Self {
-            hp,
-            layout,
-            store,
-            cache,
-            rope,
-            scratch,
-            pool,
-            shape,
-            times: OpTimes::default(),
-            logit_rows: 0,
-        })
+        Ok(Self { hp, layout, store, cache, rope, scratch, pool, shape, times: OpTimes::default(), logit_rows: 0 })
     }
 
     pub fn hyperparameters(&self) -> &Hyperparameters {

@@ -26,15 +26,15 @@ impl Rope {
                 ..plain
             },
             RopeScaling::Long { original_context, attention_factor } => RopeParams {
-                factors: if context > original_context as usize { &layout.rope_long } else { &layout.rope_short }.clone(),
+                factors: if context > original_context as usize { &layout.rope_long } else { &layout.rope_short }
+                    .clone(),
                 magnitude: f64::from(attention_factor),
                 ..plain
             },
         };
         let has_windows = hp.window.is_some() && (0..hp.layers).any(|layer| hp.arch.is_windowed(layer));
-        let windowed = (has_windows && hp.arch.window_rope_base.is_some()).then(|| {
-            RopeTable::new(&RopeParams::plain(hp.rope_dim, hp.arch.pairing, f64::from(hp.rope_base_window)))
-        });
+        let windowed = (has_windows && hp.arch.window_rope_base.is_some())
+            .then(|| RopeTable::new(&RopeParams::plain(hp.rope_dim, hp.arch.pairing, f64::from(hp.rope_base_window))));
         Self { global: RopeTable::new(&global), windowed }
     }
 

@@ -52,6 +52,8 @@ pub struct ExpertScratch {
     pub gathered: Vec<f32>,
     /// Which positions those are.
     pub members: Vec<u32>,
+    /// Extents of the chosen experts, in the order of use.
+    pub order: Vec<u32>,
     pub activations: Activations,
 }
 
@@ -88,6 +90,7 @@ impl Scratch {
                 sum: vec![0.0; positions * hp.width],
                 gathered: vec![0.0; positions * hp.width],
                 members: Vec::with_capacity(positions),
+                order: Vec::new(),
                 activations: Activations::new(shape.kernels, longest_row(hp), positions),
             }),
         }
@@ -97,10 +100,11 @@ impl Scratch {
     pub fn bytes_for(hp: &Hyperparameters, shape: &ScratchShape, positions: usize, logit_rows: usize) -> usize {
         let activations = Activations::bytes_for(shape.kernels, longest_row(hp), positions);
         let rows = positions.min(EMBEDDING_ROWS) * shape.row_bytes;
-        let dense = rows + 4 * positions * (2 * hp.width + work_width(hp)) + 4 * logit_rows * hp.vocabulary + activations;
-        let experts = hp.experts.map_or(0, |experts| {
-            4 * positions * (experts.count + 2 * experts.used + 2 * hp.width + 1) + activations
-        });
+        let dense =
+            rows + 4 * positions * (2 * hp.width + work_width(hp)) + 4 * logit_rows * hp.vocabulary + activations;
+        let experts = hp
+            .experts
+            .map_or(0, |experts| 4 * positions * (experts.count + 2 * experts.used + 2 * hp.width + 1) + activations);
         let attention = AttentionScratch::bytes_for(shape.threads, hp.heads, &shape.kv, shape.context);
         dense + attention + experts
     }

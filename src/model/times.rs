@@ -19,8 +19,7 @@ pub enum Op {
 }
 
 impl Op {
-    pub const ALL: [Op; 8] =
-        [Op::Qkv, Op::Attention, Op::Output, Op::Ffn, Op::Head, Op::Sample, Op::Other, Op::Wait];
+    pub const ALL: [Op; 8] = [Op::Qkv, Op::Attention, Op::Output, Op::Ffn, Op::Head, Op::Sample, Op::Other, Op::Wait];
 
     pub fn name(self) -> &'static str {
         match self {

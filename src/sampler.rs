@@ -1,0 +1,443 @@
+//! Choosing the next token from the logits.
+//!
+//! In llama.cpp's order: repeat penalty, top-k, top-p, min-p, temperature, then a draw. Filters look at the distribution
+//! before the temperature. Only the candidates are sorted, never the vocabulary. With a seed, the same logits give the
+//! same tokens on every machine.
+
+use std::hash::{BuildHasher, Hasher};
+
+use crate::engine::protocol::Sampling;
+use crate::kernels::Isa;
+use crate::kernels::ops::math;
+
+/// A token that may be chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Candidate {
+    logit: f32,
+    id: u32,
+}
+
+/// Chooses tokens for one answer; holds the state of the random numbers.
+#[derive(Debug)]
+pub struct Sampler {
+    sampling: Sampling,
+    random: Random,
+    isa: Isa,
+    candidates: Vec<Candidate>,
+    penalised: Vec<u32>,
+}
+
+/// Candidates that top-k gathers beyond k before it cuts back.
+const SLACK: usize = 256;
+
+impl Sampler {
+    /// `vocab` is the number of logits.
+    pub fn new(sampling: &Sampling, vocab: usize) -> Self {
+        let seed = sampling.seed.unwrap_or_else(|| std::hash::RandomState::new().build_hasher().finish());
+        let room = (sampling.top_k as usize).min(vocab) + SLACK;
+        Self {
+            sampling: sampling.clone(),
+            random: Random::new(seed),
+            isa: Isa::detect(),
+            candidates: Vec::with_capacity(room),
+            penalised: Vec::new(),
+        }
+    }
+
+    /// The next token. `logits` (vocab) are overwritten; `recent` are the tokens that the repeat penalty is for.
+    ///
+    /// NaN is never chosen unless nothing else is there.
+    pub fn sample(&mut self, logits: &mut [f32], recent: &[u32]) -> u32 {
+        self.penalise(logits, recent);
+        let (best, most) = largest(logits);
+        let Sampling { temperature, top_k, top_p, min_p, .. } = self.sampling;
+        // Not a comparison with 0: NaN is greedy too. An infinite logit leaves no distribution to draw from.
+        if temperature.is_nan() || temperature <= 0.0 || top_k == 1 || !most.is_finite() {
+            return best;
+        }
+        if top_k > 0 && (top_k as usize) < logits.len() {
+            self.take_top_k(logits, top_k as usize);
+            self.sort();
+            if top_p < 1.0 {
+                let all: f64 = self.candidates.iter().map(|c| f64::from(math::exp(c.logit - most))).sum();
+                self.keep_prefix(most, f64::from(top_p) * all);
+            }
+        } else if top_p < 1.0 {
+            self.take_nucleus(logits, most, top_p);
+        } else if min_p > 0.0 {
+            self.take_above(logits, most + min_p.ln() - 1e-3);
+        } else {
+            return self.draw_from_all(logits, most);
+        }
+        if min_p > 0.0 {
+            self.candidates.retain(|candidate| math::exp(candidate.logit - most) >= min_p);
+        }
+        self.draw(most).unwrap_or(best)
+    }
+
+    /// Positive logits of recent tokens are divided by the penalty, negative ones multiplied, each once (Keskar et al.,
+    /// arXiv 1909.05858, as llama.cpp has it).
+    fn penalise(&mut self, logits: &mut [f32], recent: &[u32]) {
+        let penalty = self.sampling.repeat_penalty;
+        if penalty == 1.0 {
+            return;
+        }
+        self.penalised.clear();
+        self.penalised.extend_from_slice(recent);
+        self.penalised.sort_unstable();
+        self.penalised.dedup();
+        for &id in &self.penalised {
+            if let Some(logit) = logits.get_mut(id as usize) {
+                *logit = if *logit > 0.0 { *logit / penalty } else { *logit * penalty };
+            }
+        }
+    }
+
+    /// The `k` largest logits, the earlier of equal ones, in no order.
+    fn take_top_k(&mut self, logits: &[f32], k: usize) {
+        let candidates = &mut self.candidates;
+        candidates.clear();
+        let mut threshold = f32::NEG_INFINITY;
+        for_each_above(logits, &mut threshold, |logit, id, threshold| {
+            candidates.push(Candidate { logit, id });
+            if candidates.len() >= k + SLACK {
+                let (_, least, _) = candidates.select_nth_unstable_by(k - 1, by_rank);
+                *threshold = least.logit;
+                candidates.truncate(k);
+            }
+        });
+        if candidates.len() > k {
+            candidates.select_nth_unstable_by(k - 1, by_rank);
+            candidates.truncate(k);
+        }
+    }
+
+    /// All tokens whose logit is above `threshold`.
+    fn take_above(&mut self, logits: &[f32], mut threshold: f32) {
+        let candidates = &mut self.candidates;
+        candidates.clear();
+        for_each_above(logits, &mut threshold, |logit, id, _| candidates.push(Candidate { logit, id }));
+    }
+
+    /// The smallest set of the largest logits that holds `top_p` of the whole distribution, sorted.
+    fn take_nucleus(&mut self, logits: &[f32], most: f32, top_p: f32) {
+        let all = f64::from(math::sum_exp(self.isa, logits, most));
+        for below in [6.0, 12.0, 24.0, f32::INFINITY] {
+            self.take_above(logits, most - below);
+            let held: f64 = self.candidates.iter().map(|c| f64::from(math::exp(c.logit - most))).sum();
+            if held >= f64::from(top_p) * all || below == f32::INFINITY {
+                break;
+            }
+        }
+        self.sort();
+        self.keep_prefix(most, f64::from(top_p) * all);
+    }
+
+    /// The smallest prefix of the sorted candidates whose exponentials sum to `mass`.
+    fn keep_prefix(&mut self, most: f32, mass: f64) {
+        let mut held = 0.0;
+        let kept = self.candidates.iter().position(|candidate| {
+            held += f64::from(math::exp(candidate.logit - most));
+            held >= mass
+        });
+        self.candidates.truncate(kept.map_or(usize::MAX, |last| last + 1));
+    }
+
+    fn sort(&mut self) {
+        self.candidates.sort_unstable_by(by_rank);
+    }
+
+    /// One of the candidates, by its share at the temperature; `None` if there are none.
+    fn draw(&mut self, most: f32) -> Option<u32> {
+        let temperature = self.sampling.temperature;
+        let weight = |candidate: &Candidate| f64::from(math::exp((candidate.logit - most) / temperature));
+        let all: f64 = self.candidates.iter().map(weight).sum();
+        let mut left = self.random.unit() * all;
+        for candidate in &self.candidates {
+            left -= weight(candidate);
+            if left < 0.0 {
+                return Some(candidate.id);
+            }
+        }
+        self.candidates.first().map(|candidate| candidate.id)
+    }
+
+    /// The same over the whole vocabulary; `logits` become weights.
+    fn draw_from_all(&mut self, logits: &mut [f32], most: f32) -> u32 {
+        math::exp_scaled(self.isa, logits, most, 1.0 / self.sampling.temperature);
+        let sums = |weights: &[f32]| weights.iter().filter(|w| !w.is_nan()).map(|&w| f64::from(w)).sum::<f64>();
+        let mut left = self.random.unit() * sums(logits);
+        let mut last = 0;
+        for (id, &weight) in logits.iter().enumerate() {
+            if weight > 0.0 {
+                left -= f64::from(weight);
+                last = id;
+                if left < 0.0 {
+                    break;
+                }
+            }
+        }
+        last as u32
+    }
+}
+
+/// Larger logits first, then smaller ids; no candidate is NaN.
+fn by_rank(a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
+    b.logit.total_cmp(&a.logit).then(a.id.cmp(&b.id))
+}
+
+/// Logits looked at together; the compiler makes vectors of them.
+const BLOCK: usize = 32;
+
+/// The largest of a block, NaN ignored.
+fn largest_of(block: &[f32; BLOCK]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; 8];
+    for part in block.as_chunks::<8>().0 {
+        for (lane, &x) in lanes.iter_mut().zip(part) {
+            *lane = if x > *lane { x } else { *lane };
+        }
+    }
+    lanes.into_iter().fold(f32::NEG_INFINITY, |a, b| if b > a { b } else { a })
+}
+
+/// The first largest logit and its value; token 0 and minus infinity if there is none.
+fn largest(logits: &[f32]) -> (u32, f32) {
+    let (mut best, mut most) = (0, f32::NEG_INFINITY);
+    for_each_above(logits, &mut { f32::NEG_INFINITY }, |logit, id, threshold| {
+        (best, most) = (id, logit);
+        *threshold = logit;
+    });
+    (best, most)
+}
+
+/// Calls `found(logit, id, threshold)` for logits above the threshold, which it may raise, in order.
+fn for_each_above(logits: &[f32], threshold: &mut f32, mut found: impl FnMut(f32, u32, &mut f32)) {
+    let (blocks, tail) = logits.as_chunks::<BLOCK>();
+    let mut scan = |part: &[f32], first: usize, threshold: &mut f32| {
+        for (i, &logit) in part.iter().enumerate() {
+            if logit > *threshold {
+                found(logit, (first + i) as u32, threshold);
+            }
+        }
+    };
+    for (i, block) in blocks.iter().enumerate() {
+        if largest_of(block) > *threshold {
+            scan(block, i * BLOCK, threshold);
+        }
+    }
+    scan(tail, blocks.len() * BLOCK, threshold);
+}
+
+/// xoshiro256++ (Blackman and Vigna, arXiv 1805.01407), seeded by splitmix64.
+#[derive(Clone, Debug)]
+struct Random([u64; 4]);
+
+impl Random {
+    fn new(seed: u64) -> Self {
+        let mut state = seed;
+        Self(std::array::from_fn(|_| {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^ (z >> 31)
+        }))
+    }
+
+    fn next(&mut self) -> u64 {
+        let s = &mut self.0;
+        let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
+        let shifted = s[1] << 17;
+        s[2] ^= s[0];
+        s[3] ^= s[1];
+        s[1] ^= s[2];
+        s[0] ^= s[3];
+        s[2] ^= shifted;
+        s[3] = s[3].rotate_left(45);
+        result
+    }
+
+    /// Uniform in 0..1, 53 bits.
+    fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::print_stdout)]
+mod tests {
+    use super::*;
+
+    fn sampling() -> Sampling {
+        Sampling { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, repeat_penalty: 1.0, seed: Some(1) }
+    }
+
+    /// Noise of a shape like a model's logits.
+    fn noise(seed: u64, len: usize) -> Vec<f32> {
+        let mut random = Random::new(seed);
+        (0..len).map(|_| ((0..6).map(|_| random.unit()).sum::<f64>() * 4.0 - 12.0) as f32).collect()
+    }
+
+    /// The share of each token over many draws.
+    fn shares(sampling: &Sampling, logits: &[f32], draws: usize) -> Vec<f64> {
+        let mut sampler = Sampler::new(sampling, logits.len());
+        let mut counts = vec![0.0; logits.len()];
+        for _ in 0..draws {
+            counts[sampler.sample(&mut logits.to_vec(), &[]) as usize] += 1.0 / draws as f64;
+        }
+        counts
+    }
+
+    /// The definition: filters in order over a sorted list, in f64.
+    fn truth(sampling: &Sampling, logits: &[f32]) -> Vec<f64> {
+        let mut list: Vec<(f64, usize)> = logits.iter().enumerate().map(|(i, &l)| (f64::from(l), i)).collect();
+        list.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        if sampling.top_k > 0 {
+            list.truncate(sampling.top_k as usize);
+        }
+        let softmax = |list: &[(f64, usize)], temperature: f64| {
+            let sum: f64 = list.iter().map(|l| (l.0 / temperature).exp()).sum();
+            list.iter().map(|l| (l.0 / temperature).exp() / sum).collect::<Vec<_>>()
+        };
+        if sampling.top_p < 1.0 {
+            let mut held = 0.0;
+            let probabilities = softmax(&list, 1.0);
+            let kept = probabilities.iter().take_while(|p| {
+                let more = held < f64::from(sampling.top_p);
+                held += **p;
+                more
+            });
+            list.truncate(kept.count());
+        }
+        let most = list[0].0;
+        list.retain(|l| (l.0 - most).exp() >= f64::from(sampling.min_p));
+        let mut shares = vec![0.0; logits.len()];
+        for (p, l) in softmax(&list, f64::from(sampling.temperature)).iter().zip(&list) {
+            shares[l.1] = *p;
+        }
+        shares
+    }
+
+    #[test]
+    fn draws_follow_the_filtered_distribution() {
+        let logits = noise(3, 300);
+        let cases = [
+            sampling(),
+            Sampling { temperature: 0.5, ..sampling() },
+            Sampling { top_k: 5, ..sampling() },
+            Sampling { top_p: 0.6, ..sampling() },
+            Sampling { min_p: 0.1, ..sampling() },
+            Sampling { top_k: 20, top_p: 0.9, min_p: 0.05, temperature: 1.5, ..sampling() },
+            Sampling { top_p: 0.95, min_p: 0.05, temperature: 0.8, ..sampling() },
+            Sampling { top_k: 100_000, ..sampling() },
+        ];
+        for case in cases {
+            let want = truth(&case, &logits);
+            let got = shares(&case, &logits, 40_000);
+            for (id, (got, want)) in got.iter().zip(&want).enumerate() {
+                // Four standard deviations, and nothing at all where nothing is due.
+                let tolerance = 4.0 * (want * (1.0 - want) / 40_000.0).sqrt() + 1e-4 * f64::from(*want > 0.0);
+                assert!((got - want).abs() <= tolerance, "{case:?}: token {id} has {got}, not {want}");
+            }
+        }
+    }
+
+    #[test]
+    fn greedy_takes_the_first_largest() {
+        let mut sampler = Sampler::new(&Sampling { temperature: 0.0, ..sampling() }, 100);
+        let mut logits = noise(4, 100);
+        (logits[70], logits[31], logits[99]) = (50.0, 50.0, 50.0);
+        assert_eq!(sampler.sample(&mut logits, &[]), 31);
+    }
+
+    #[test]
+    fn the_top_k_are_those_of_a_full_sort() {
+        for (len, k) in [(1000, 1), (1000, 40), (5000, 999), (70, 69), (33, 2)] {
+            // Many equal logits.
+            let logits: Vec<f32> = noise(len as u64, len).iter().map(|l| l.round()).collect();
+            let mut sampler = Sampler::new(&sampling(), len);
+            sampler.take_top_k(&logits, k);
+            sampler.sort();
+            let mut all: Vec<u32> = (0..len as u32).collect();
+            all.sort_by(|&a, &b| logits[b as usize].total_cmp(&logits[a as usize]).then(a.cmp(&b)));
+            let got: Vec<u32> = sampler.candidates.iter().map(|c| c.id).collect();
+            assert_eq!(got, all[..k]);
+        }
+    }
+
+    #[test]
+    fn the_repeat_penalty_counts_a_token_once() {
+        let mut sampler = Sampler::new(&Sampling { repeat_penalty: 2.0, temperature: 0.0, ..sampling() }, 4);
+        let mut logits = vec![3.0, -1.0, 2.0, 1.0];
+        assert_eq!(sampler.sample(&mut logits, &[0, 1, 0, 77]), 2);
+        assert_eq!(logits, [1.5, -2.0, 2.0, 1.0]);
+    }
+
+    #[test]
+    fn a_seed_repeats_and_no_seed_does_not() {
+        let logits = noise(5, 1000);
+        let run = |sampling: &Sampling| {
+            let mut sampler = Sampler::new(sampling, 1000);
+            (0..50).map(|_| sampler.sample(&mut logits.clone(), &[])).collect::<Vec<_>>()
+        };
+        let fresh = Sampling { seed: None, ..sampling() };
+        assert_eq!(run(&sampling()), run(&sampling()));
+        assert_ne!(run(&sampling()), run(&Sampling { seed: Some(2), ..sampling() }));
+        assert_ne!(run(&fresh), run(&fresh));
+    }
+
+    #[test]
+    fn the_random_numbers_are_xoshiro256_plus_plus() {
+        // The first outputs of the authors' C code from the state 1, 2, 3, 4.
+        let mut random = Random([1, 2, 3, 4]);
+        let got: Vec<u64> = (0..4).map(|_| random.next()).collect();
+        assert_eq!(got, [41_943_041, 58_720_359, 3_588_806_011_781_223, 3_591_011_842_654_386]);
+    }
+
+    #[test]
+    fn logits_that_are_not_numbers_never_panic_and_are_never_chosen() {
+        for fill in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0] {
+            for case in [
+                Sampling::default(),
+                sampling(),
+                Sampling { top_p: 0.5, ..sampling() },
+                Sampling { min_p: 0.5, ..sampling() },
+                Sampling { temperature: f32::NAN, ..sampling() },
+                Sampling { temperature: 1e-30, ..sampling() },
+                Sampling { temperature: f32::INFINITY, top_k: 3, ..sampling() },
+            ] {
+                let mut logits = vec![fill; 100];
+                assert!(Sampler::new(&case, 100).sample(&mut logits.clone(), &[1]) < 100);
+                logits[..99].fill(f32::NAN);
+                logits[99] = 1.0;
+                assert_eq!(Sampler::new(&case, 100).sample(&mut logits, &[1]), 99, "{case:?}");
+            }
+        }
+    }
+
+    /// Prints times: `cargo test --release --lib sampling_times -- --ignored --nocapture`.
+    #[test]
+    #[ignore = "a measurement"]
+    fn sampling_times() {
+        let logits = noise(6, 151_936);
+        let cases = [
+            ("greedy", Sampling { temperature: 0.0, ..sampling() }),
+            ("default", Sampling::default()),
+            ("top-p", Sampling { top_p: 0.95, ..sampling() }),
+            ("min-p", Sampling { min_p: 0.05, ..sampling() }),
+            ("all", sampling()),
+        ];
+        for (name, case) in cases {
+            let mut sampler = Sampler::new(&case, logits.len());
+            let mut times: Vec<_> = (0..50)
+                .map(|_| {
+                    let mut logits = logits.clone();
+                    let began = std::time::Instant::now();
+                    sampler.sample(&mut logits, &[1, 2, 3]);
+                    began.elapsed()
+                })
+                .collect();
+            times.sort();
+            println!("{name}: {:?}", times[25]);
+        }
+    }
+}
