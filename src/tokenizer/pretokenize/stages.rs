@@ -53,7 +53,7 @@ impl Stage {
             Stage::BlankedRuns(is) => cuts.around(piece, |rest| some(after_one(rest, |c| c.is(' '), is))),
             Stage::Singles(is) => cuts.around(piece, |rest| is(at(rest, 0)).then_some(1)),
             Stage::Scripts(scripts) => cuts.around(piece, |rest| scripts.iter().find_map(|&is| some(run(rest, 0, is)))),
-            Stage::ThreeNumbers => cuts.around(piece, |rest| some(run(rest, 0, Char::is_number).min(3))),
+            Stage::ThreeNumbers => cuts.around(piece, |rest| some(run(&rest[..rest.len().min(3)], 0, Char::is_number))),
             Stage::ThreeDigits => cuts.around(piece, |rest| {
                 let three = rest.get(..3)?;
                 three.iter().all(|c| c.is_ascii_in('0', '9')).then_some(3)

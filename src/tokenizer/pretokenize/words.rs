@@ -91,7 +91,8 @@ impl Words {
             return Some(if self.suffix { len + contraction(&rest[len..], true).unwrap_or(0) } else { len });
         }
         if first.is_number() {
-            return Some(run(rest, 0, Char::is_number).min(self.numbers));
+            // No further than this piece goes, or a long number would be looked at again for each.
+            return Some(run(&rest[..rest.len().min(self.numbers)], 0, Char::is_number));
         }
         let marks = self.word == Word::LettersAndMarks;
         let other = |c: Char| c.exists() && !(c.is_space() || c.is_letter() || c.is_number() || (marks && c.is_mark()));
