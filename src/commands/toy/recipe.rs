@@ -192,7 +192,8 @@ impl Recipe {
         let Self { architecture, .. } = self;
         let name = architecture.name;
         let key = |suffix: &str| format!("{name}.{suffix}");
-        let title = format!("toy {name} {}x{} {}", self.layers, self.width, self.ty);
+        // Without the architecture: llama.cpp takes a name with "phi3" in it for a vocabulary with Phi 3's specials.
+        let title = format!("toy {}x{} {}", self.layers, self.width, self.ty);
         writer.set("general.architecture", name);
         writer.set("general.type", "model");
         writer.set("general.name", title.as_str());
