@@ -109,6 +109,16 @@ impl Gguf {
         self.numbers(key, "unsigned integers", |value| value.as_u64().or_else(|| value.as_bool().map(u64::from)))
     }
 
+    /// The first elements of an array, at most `count`.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn array_head(&self, info: &ArrayInfo, count: u64) -> Result<Vec<Value>, GgufError> {
+        let (path, file) = self.first_part();
+        let mut cursor = Cursor::new(path, file, info.offset + info.bytes, info.offset);
+        (0..info.len.min(count)).map(|_| Value::read(&mut cursor, info.element)).collect()
+    }
+
     fn numbers<T>(
         &self,
         key: &str,

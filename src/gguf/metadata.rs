@@ -113,7 +113,7 @@ impl Value {
         }))
     }
 
-    fn read(cursor: &mut Cursor, ty: ValueType) -> Result<Self, GgufError> {
+    pub(super) fn read(cursor: &mut Cursor, ty: ValueType) -> Result<Self, GgufError> {
         const WHAT: &str = "a metadata value";
         if let Some(value) = Self::read_fixed(cursor, ty, WHAT)? {
             return Ok(value);
