@@ -276,7 +276,7 @@ mod tests {
             "\"tiny-llama-q8_0\"",
             "288 x string [\"Ā\", \"ā\", ",
             "22 x string [\"t h\", ",
-            "blk.2.ffn_down.weight  Q8_0",
+            "blk.2.attn_output.weight  Q8_0",
             "96 x 64",
             "0-2    ",
         ] {

@@ -150,4 +150,31 @@ mod tests {
             }
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_decode_and_each_block_on_its_own(which in 0..SUPPORTED.len(), seed: u64, blocks in 1..5usize) {
+            let ty = SUPPORTED[which];
+            let mut row = vec![0; blocks * ty.block_bytes()];
+            Rng::new(seed).fill(&mut row);
+            let mut whole = vec![0.0; blocks * ty.block_len()];
+            decode_row(ty, &row, &mut whole);
+            for (bytes, expected) in row.chunks_exact(ty.block_bytes()).zip(whole.chunks_exact(ty.block_len())) {
+                let mut alone = vec![0.0; ty.block_len()];
+                decode_row(ty, bytes, &mut alone);
+                for (alone, expected) in alone.iter().zip(expected) {
+                    proptest::prop_assert_eq!(alone.to_bits(), expected.to_bits());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn types_that_are_no_weights_decode_to_nothing_that_could_pass_for_them() {
+        for &ty in TensorType::ALL.iter().filter(|&&ty| !is_supported(ty)) {
+            let mut out = vec![0.0; ty.block_len()];
+            decode_row(ty, &vec![1; ty.block_bytes()], &mut out);
+            assert!(out.iter().all(|x| x.is_nan()), "{ty}");
+        }
+    }
 }
