@@ -114,7 +114,7 @@ impl Figures {
                 full_bytes: plan.full_bytes,
                 pinned_bytes: counters.pinned_bytes + counters.expert_bytes,
                 ring_bytes: counters.ring_bytes,
-                peak_weight_bytes: counters.peak_slot_bytes,
+                peak_weight_bytes: ledger.peak_weight_bytes(),
                 kv_bytes,
                 scratch_bytes: plan.scratch_bytes,
                 base_bytes: ledger.base_bytes(),

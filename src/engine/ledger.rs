@@ -36,11 +36,21 @@ pub struct Ledger {
     plan: Option<Plan>,
     /// What `auto` was resolved to; shrinks under pressure, grows only when asked.
     automatic_bytes: Option<u64>,
+    peak_weight_bytes: u64,
 }
 
 impl Ledger {
     pub fn new(asked: Budget, context: ContextRequest, prefill_batch: Option<u32>, costs: Costs) -> Self {
-        Self { asked, context, prefill_batch, costs, base_bytes: 0, plan: None, automatic_bytes: None }
+        Self {
+            asked,
+            context,
+            prefill_batch,
+            costs,
+            base_bytes: 0,
+            plan: None,
+            automatic_bytes: None,
+            peak_weight_bytes: 0,
+        }
     }
 
     pub fn asked(&self) -> Budget {
@@ -64,6 +74,11 @@ impl Ledger {
     /// Positions that the context may hold.
     pub fn context(&self) -> u32 {
         self.plan.as_ref().map_or(0, |plan| plan.context)
+    }
+
+    /// Most that pins and ring were given together.
+    pub fn peak_weight_bytes(&self) -> u64 {
+        self.peak_weight_bytes
     }
 
     /// Whether the plan in force has room for `positions` in the KV cache.
@@ -130,6 +145,7 @@ impl Ledger {
     /// Puts the plan in force.
     pub fn adopt(&mut self, plan: Plan, store: &mut WeightStore) {
         store.apply(&plan.placement);
+        self.peak_weight_bytes = self.peak_weight_bytes.max(plan.placement.bytes());
         self.plan = Some(plan);
     }
 }

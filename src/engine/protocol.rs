@@ -358,7 +358,7 @@ pub struct MemoryFigures {
     pub full_bytes: u64,
     pub pinned_bytes: u64,
     pub ring_bytes: u64,
-    /// Most that pins and ring have held together since the model was loaded.
+    /// Most that pins and ring were given together since the model was loaded.
     pub peak_weight_bytes: u64,
     pub kv_bytes: u64,
     pub scratch_bytes: u64,

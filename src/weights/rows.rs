@@ -50,13 +50,38 @@ pub(super) struct RowsJob {
 }
 
 impl RowsJob {
-    /// A job for rows given with their places in an answer of `places` rows.
-    pub(super) fn new(at: RowsAt, mut rows: Vec<(u32, u32)>, alignment: u64) -> Self {
-        rows.sort_unstable();
-        let mut groups: Vec<Group> = Vec::new();
-        for (index, &(row, _)) in rows.iter().enumerate() {
+    /// A job for no rows yet: [`ask`](Self::ask) for them, then [`arrange`](Self::arrange).
+    pub(super) fn empty(at: RowsAt) -> Self {
+        let (groups, rows, out) = (Vec::new(), Vec::new(), Mutex::default());
+        Self { at, groups, rows, next: 0.into(), done: 0.into(), out, failure: Mutex::new(None) }
+    }
+
+    /// Makes a job that is over an empty one, its memory kept: a token must not cost allocations.
+    pub(super) fn clear(&mut self, at: RowsAt) {
+        self.at = at;
+        self.groups.clear();
+        self.rows.clear();
+        *self.next.get_mut() = 0;
+        *self.done.get_mut() = 0;
+        *self.failure.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Asks for a row and says where in the answer it goes.
+    pub(super) fn ask(&mut self, row: u32, place: u32) {
+        self.rows.push((row, place));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Sorts the rows and groups them into reads.
+    pub(super) fn arrange(&mut self, alignment: u64) {
+        let at = self.at;
+        self.rows.sort_unstable();
+        for (index, &(row, _)) in self.rows.iter().enumerate() {
             let (begin, end) = (at.row(row), at.row(row) + at.row_bytes as u64);
-            if let Some(group) = groups.last_mut() {
+            if let Some(group) = self.groups.last_mut() {
                 let reached = group.start + group.needed_bytes;
                 if begin <= reached + GAP_BYTES && end - group.start <= GROUP_BYTES {
                     group.needed_bytes = group.needed_bytes.max(end - group.start);
@@ -65,13 +90,16 @@ impl RowsJob {
                 }
             }
             let start = begin / alignment * alignment;
-            groups.push(Group { start, span_bytes: 0, needed_bytes: end - start, rows: index..index + 1 });
+            self.groups.push(Group { start, span_bytes: 0, needed_bytes: end - start, rows: index..index + 1 });
         }
-        for group in &mut groups {
+        for group in &mut self.groups {
             group.span_bytes = group.needed_bytes.next_multiple_of(alignment);
         }
-        let out = Mutex::new(vec![0; rows.len() * at.row_bytes]);
-        Self { at, groups, rows, next: 0.into(), done: 0.into(), out, failure: Mutex::new(None) }
+        let out = self.out.get_mut().unwrap_or_else(PoisonError::into_inner);
+        out.clear();
+        out.resize(self.rows.len() * at.row_bytes, 0);
+        // What a long prompt needed is not kept.
+        out.shrink_to(GROUP_BYTES as usize);
     }
 
     /// A group nobody has taken yet.

@@ -97,6 +97,8 @@ pub struct WeightStore {
     by_offset: Vec<u32>,
     in_pass: bool,
     spare: Vec<Item>,
+    /// The last job for rows, for its memory.
+    spare_rows: Option<Arc<RowsJob>>,
 }
 
 impl WeightStore {
@@ -134,7 +136,7 @@ impl WeightStore {
             ready: Condvar::new(),
         });
         let threads = readers::start(&shared, options.readers).map_err(StoreError::Thread)?;
-        Ok(Self { shared, threads, by_offset, in_pass: false, spare: Vec::new() })
+        Ok(Self { shared, threads, by_offset, in_pass: false, spare: Vec::new(), spare_rows: None })
     }
 
     pub fn table(&self) -> &ExtentTable {
@@ -279,17 +281,26 @@ impl WeightStore {
     ) -> Result<(), StoreError> {
         let at = RowsAt { part, offset, row_bytes };
         let mut state = self.shared.lock();
-        let mut missing = Vec::new();
+        let mut spare = self.spare_rows.take().unwrap_or_else(|| Arc::new(RowsJob::empty(at)));
+        if Arc::get_mut(&mut spare).is_none() {
+            // A reader has not let go of it yet.
+            spare = Arc::new(RowsJob::empty(at));
+        }
+        let Some(asked) = Arc::get_mut(&mut spare) else { return Err(StoreError::Cancelled) };
+        asked.clear(at);
         for (place, (&row, out)) in rows.iter().zip(out.chunks_exact_mut(row_bytes.max(1))).enumerate() {
             match self.find_row(&state, at, row) {
                 Some((slot, from)) => out.copy_from_slice(slot.bytes(from..from + row_bytes)),
-                None => missing.push((row, place as u32)),
+                None => asked.ask(row, place as u32),
             }
         }
-        if missing.is_empty() {
+        if asked.is_empty() {
+            drop(state);
+            self.spare_rows = Some(spare);
             return Ok(());
         }
-        let job = Arc::new(RowsJob::new(at, missing, self.shared.source.alignment()));
+        asked.arrange(self.shared.source.alignment());
+        let job = spare;
         state.counters.row_read_bytes += job.groups.iter().map(|group| group.span_bytes).sum::<u64>();
         state.rows = Some(Arc::clone(&job));
         self.shared.work.notify_all();
@@ -300,7 +311,9 @@ impl WeightStore {
         state.rows = None;
         state.counters.wait_us += since.elapsed().as_micros() as u64;
         drop(state);
-        if job.is_done() { job.finish(out) } else { Err(StoreError::Cancelled) }
+        let result = if job.is_done() { job.finish(out) } else { Err(StoreError::Cancelled) };
+        self.spare_rows = Some(job);
+        result
     }
 
     /// A row that an extent in memory holds (a tied head's), and where it begins in the slot.
