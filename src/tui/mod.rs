@@ -21,6 +21,8 @@ mod outside;
 mod overlay;
 mod picker;
 mod run;
+#[cfg(test)]
+mod samples;
 mod slash;
 mod terminal;
 mod theme;

@@ -9,6 +9,9 @@ mod overlays;
 mod replies;
 mod settings;
 
+#[cfg(test)]
+mod tests;
+
 use crossterm::event::{MouseEvent, MouseEventKind};
 
 use super::app::App;

@@ -11,6 +11,7 @@ use crate::tui::figures::rate;
 use crate::tui::forecast::outlook;
 use crate::tui::overlay::BudgetEditor;
 use crate::tui::update::edited_bytes;
+use crate::tui::wrap::{Break, Run, wrap};
 
 pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect, editor: &BudgetEditor) {
     let m = &app.snapshot.memory;
@@ -44,7 +45,11 @@ pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect, editor: &BudgetEdit
         Line::styled(format!("{least}{}{full}", " ".repeat(gap)), t.dim),
         Line::default(),
     ];
-    lines.extend(forecast(app, bytes));
+    let body = Rect { x: area.x + 2, width: area.width.saturating_sub(4), ..area };
+    for line in forecast(app, bytes) {
+        let runs = line.spans.iter().map(|s| Run::new(s.content.clone(), line.style)).collect::<Vec<_>>();
+        lines.extend(wrap(&runs, usize::from(body.width), &[], &[], Break::Words));
+    }
     lines.push(Line::default());
     lines.push(Line::from(vec![
         Span::styled("type 80M, 60%, auto, 0 or +10%: ", t.dim),
@@ -54,7 +59,6 @@ pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect, editor: &BudgetEdit
     if let Some(error) = &editor.error {
         lines.push(Line::styled(error.clone(), t.error));
     }
-    let body = Rect { x: area.x + 2, width: area.width.saturating_sub(4), ..area };
     put_lines(frame, body, lines);
     let x = body.x + 32 + editor.typed.chars().count() as u16;
     frame.set_cursor_position((x.min(body.right()), (body.y + typed_row as u16).min(body.bottom().saturating_sub(1))));

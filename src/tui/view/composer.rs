@@ -57,15 +57,14 @@ pub(super) fn draw_popup(frame: &mut Frame, app: &App, composer: Rect) {
     let first = (popup.selected + 1).saturating_sub(height);
     let shown = popup.offers.iter().enumerate().skip(first).take(height);
     let name_columns = popup.offers.iter().map(|o| text_width(&o.text)).max().unwrap_or(0);
-    let room = usize::from(composer.width).saturating_sub(4);
-    let note_columns = popup.offers.iter().map(|o| text_width(&o.note)).max().unwrap_or(0);
-    let columns = (name_columns + 2 + note_columns).min(room);
-    let area = Rect::new(composer.x + 1, composer.y - height as u16, columns as u16 + 2, height as u16);
+    // The whole width, so that no rest of a line shows at its sides.
+    let columns = usize::from(composer.width);
+    let area = Rect::new(composer.x, composer.y - height as u16, composer.width, height as u16);
     frame.render_widget(Clear, area);
     for (y, (i, offer)) in (area.y..area.bottom()).zip(shown) {
-        let padded = format!(" {:name_columns$}  {}", offer.text, offer.note);
-        let mut text = truncate(&padded, columns + 1, app.glyphs.ellipsis);
-        text.push_str(&" ".repeat((columns + 2).saturating_sub(text_width(&text))));
+        let padded = format!("  {:name_columns$}  {}", offer.text, offer.note);
+        let mut text = truncate(&padded, columns.saturating_sub(1), app.glyphs.ellipsis);
+        text.push_str(&" ".repeat(columns.saturating_sub(text_width(&text))));
         let style = if i == popup.selected { app.theme.selection } else { app.theme.text };
         put(frame, area.x, y, Line::styled(text, style), area.width);
     }

@@ -14,6 +14,9 @@ mod speed;
 mod welcome;
 mod zoom;
 
+#[cfg(test)]
+mod snapshots;
+
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;

@@ -1,0 +1,399 @@
+//! What the user does and what comes of it, against an engine that says what the test has it say.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::engine::protocol::*;
+use crate::session::Record;
+use crate::tui::app::Model;
+use crate::tui::message::{Job, Reply};
+use crate::tui::options::PullProgress;
+use crate::tui::overlay::Overlay;
+use crate::tui::samples::{self, answer, engine, enter, press, request, type_in};
+
+fn ready() -> App {
+    let mut app = samples::app();
+    samples::ready(&mut app);
+    app
+}
+
+/// Roles and contents of a prompt.
+fn turns(request: &Request) -> Vec<(Role, &str)> {
+    match &request.prompt {
+        Prompt::Chat(m) | Prompt::Continue(m) => m.iter().map(|m| (m.role, m.content.as_str())).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn texts(app: &App) -> Vec<&str> {
+    app.transcript.entries().iter().map(Entry::text).collect()
+}
+
+#[test]
+fn a_question_is_sent_answered_and_both_are_saved() {
+    let mut app = ready();
+    let effects = enter(&mut app, "What is the capital of France?");
+    assert_eq!(turns(request(&effects).unwrap()), [(Role::User, "What is the capital of France?")]);
+    assert!(effects.iter().any(|e| matches!(e, Effect::Job(Job::Append(Record::Message(m))) if m.role == Role::User)));
+    let effects = answer(&mut app, "Paris.", FinishReason::Stop);
+    assert!(effects.iter().any(
+        |e| matches!(e, Effect::Job(Job::Append(Record::Message(m))) if m.content == "Paris." && m.stats.is_some())
+    ));
+    assert_eq!(texts(&app), ["What is the capital of France?", "Paris."]);
+    let effects = enter(&mut app, "And of Spain?");
+    assert_eq!(turns(request(&effects).unwrap()).len(), 3);
+}
+
+#[test]
+fn text_of_another_generation_is_not_shown() {
+    let mut app = ready();
+    enter(&mut app, "one");
+    engine(&mut app, Event::Text { id: 99, text: "stray".into() });
+    assert_eq!(texts(&app), ["one", ""]);
+}
+
+#[test]
+fn ctrl_c_stops_the_answer_and_keeps_it() {
+    let mut app = ready();
+    enter(&mut app, "tell a story");
+    let id = app.answer.as_ref().unwrap().id;
+    engine(&mut app, Event::Text { id, text: "Once upon".into() });
+    assert_eq!(press(&mut app, "ctrl-c"), [Effect::Cancel]);
+    let stats = Box::default();
+    let effects = engine(&mut app, Event::Finished { id, reason: FinishReason::Cancelled, stats });
+    assert!(
+        effects.iter().any(|e| matches!(e, Effect::Job(Job::Append(Record::Message(m))) if m.content == "Once upon"))
+    );
+    assert!(app.answer.is_none() && !app.leaving);
+}
+
+#[test]
+fn ctrl_c_twice_leaves_only_when_idle_and_empty_and_soon() {
+    let mut app = ready();
+    type_in(&mut app, "draft");
+    press(&mut app, "ctrl-c");
+    assert!(app.composer.is_empty());
+    press(&mut app, "ctrl-c");
+    assert!(!app.leaving);
+    type_in(&mut app, "x");
+    press(&mut app, "backspace");
+    press(&mut app, "ctrl-c");
+    assert!(!app.leaving, "another key in between disarms it");
+    assert!(press(&mut app, "ctrl-c").contains(&Effect::Quit));
+}
+
+#[test]
+fn ctrl_d_leaves_on_an_empty_line_only() {
+    let mut app = ready();
+    type_in(&mut app, "ab");
+    press(&mut app, "ctrl-a");
+    assert_eq!(press(&mut app, "ctrl-d"), []);
+    assert_eq!(app.composer.text(), "b");
+    press(&mut app, "delete");
+    assert!(press(&mut app, "ctrl-d").contains(&Effect::Quit));
+}
+
+#[test]
+fn escape_destroys_nothing() {
+    let mut app = ready();
+    enter(&mut app, "tell a story");
+    type_in(&mut app, "draft");
+    assert_eq!(press(&mut app, "esc"), []);
+    assert!(app.answer.as_ref().is_some_and(|a| !a.stopping));
+    assert_eq!(app.composer.text(), "draft");
+}
+
+#[test]
+fn leaving_in_mid_answer_saves_what_there_is() {
+    let mut app = ready();
+    enter(&mut app, "tell a story");
+    let id = app.answer.as_ref().unwrap().id;
+    engine(&mut app, Event::Text { id, text: "Once".into() });
+    let effects = update(&mut app, Msg::Terminated);
+    assert!(effects.iter().any(|e| matches!(e, Effect::Job(Job::Append(Record::Message(m))) if m.content == "Once")));
+    assert_eq!(effects.last(), Some(&Effect::Quit));
+}
+
+#[test]
+fn what_is_sent_during_an_answer_waits_for_its_end() {
+    let mut app = ready();
+    enter(&mut app, "one");
+    assert!(request(&enter(&mut app, "two")).is_none());
+    let effects = answer(&mut app, "first", FinishReason::Stop);
+    let sent = turns(request(&effects).unwrap());
+    assert_eq!(sent, [(Role::User, "one"), (Role::Assistant, "first"), (Role::User, "two")]);
+}
+
+#[test]
+fn stopping_gives_the_waiting_message_back() {
+    let mut app = ready();
+    enter(&mut app, "one");
+    enter(&mut app, "two");
+    press(&mut app, "ctrl-c");
+    assert_eq!(app.composer.text(), "two");
+    assert!(request(&answer(&mut app, "first", FinishReason::Cancelled)).is_none());
+}
+
+#[test]
+fn the_budget_is_changed_in_mid_answer_by_command_and_by_key() {
+    let mut app = ready();
+    enter(&mut app, "tell a story");
+    assert_eq!(enter(&mut app, "/budget 70M"), [Effect::SetBudget(Budget::Bytes(70 << 20))]);
+    assert_eq!(
+        press(&mut app, "alt-minus"),
+        [Effect::SetBudget(Budget::Bytes(63 << 20))],
+        "a step from what was asked"
+    );
+    engine(&mut app, Event::BudgetSet { budget: Budget::Bytes(63 << 20), bytes: 63 << 20 });
+    assert!(app.status.as_ref().unwrap().contains("63.0 MiB"));
+    assert_eq!(enter(&mut app, "/budget 60%"), [Effect::SetBudget(Budget::Share(0.6))]);
+    assert!(app.answer.is_some());
+}
+
+#[test]
+fn budget_keys_stop_at_the_least_and_at_full_residency() {
+    let mut app = ready();
+    for _ in 0..40 {
+        press(&mut app, "alt-minus");
+    }
+    assert_eq!(app.budget_asked, Some(42 << 20));
+    assert_eq!(press(&mut app, "alt-minus"), []);
+    for _ in 0..40 {
+        press(&mut app, "alt-=");
+    }
+    assert_eq!(app.budget_asked, Some(140 << 20));
+}
+
+#[test]
+fn a_refused_budget_is_itemised_in_the_chat_and_the_answer_goes_on() {
+    let mut app = ready();
+    enter(&mut app, "tell a story");
+    let shortfall = Shortfall {
+        asked_bytes: 20 << 20,
+        least_bytes: 42 << 20,
+        lines: vec![LedgerLine { what: "base", bytes: 30 << 20 }, LedgerLine { what: "ring", bytes: 12 << 20 }],
+    };
+    let failure = Failure { kind: FailureKind::Budget, message: "too little".into(), shortfall: Some(shortfall) };
+    engine(&mut app, Event::Failed(failure));
+    assert!(
+        texts(&app)[2].contains("base") && texts(&app)[2].contains("30.0 MiB") && texts(&app)[2].contains("42.0 MiB")
+    );
+    let effects = answer(&mut app, "Once.", FinishReason::Stop);
+    assert!(!effects.is_empty());
+    assert_eq!(texts(&app).last(), Some(&"Once."));
+}
+
+#[test]
+fn a_broken_answer_keeps_its_text_and_the_next_message_works() {
+    let mut app = ready();
+    enter(&mut app, "one");
+    let id = app.answer.as_ref().unwrap().id;
+    engine(&mut app, Event::Text { id, text: "half an".into() });
+    let failure = Failure { kind: FailureKind::Io, message: "the disk said no".into(), shortfall: None };
+    engine(&mut app, Event::Broken { id, failure });
+    assert_eq!(texts(&app), ["one", "half an", "the disk said no"]);
+    let effects = enter(&mut app, "two");
+    assert_eq!(
+        turns(request(&effects).unwrap()),
+        [(Role::User, "one"), (Role::Assistant, "half an"), (Role::User, "two")]
+    );
+}
+
+#[test]
+fn a_full_context_drops_the_oldest_turns_and_says_so() {
+    let mut app = ready();
+    app.settings.system = Some("be brief".into());
+    for n in 0..4 {
+        enter(&mut app, &format!("question {n}"));
+        answer(&mut app, "answer", FinishReason::Stop);
+    }
+    let id = request(&enter(&mut app, "last")).unwrap().id;
+    let full = || Failure { kind: FailureKind::ContextFull, message: "the prompt is too long".into(), shortfall: None };
+    let effects = engine(&mut app, Event::Broken { id, failure: full() });
+    let sent = turns(request(&effects).unwrap());
+    assert_eq!(sent[0], (Role::System, "be brief"));
+    assert_eq!(sent[1], (Role::User, "question 1"));
+    assert_eq!(sent.last(), Some(&(Role::User, "last")));
+    assert!(texts(&app).iter().any(|t| t.contains("2 oldest messages are no longer sent")));
+    for _ in 0..10 {
+        let Some(id) = app.answer.as_ref().map(|a| a.id) else { break };
+        engine(&mut app, Event::Broken { id, failure: full() });
+    }
+    assert!(app.answer.is_none(), "it gives up when only the message itself is left");
+    assert!(texts(&app).iter().any(|t| t.contains("message alone is longer")));
+}
+
+#[test]
+fn answers_are_made_again_taken_back_and_carried_on() {
+    let mut app = ready();
+    enter(&mut app, "one");
+    answer(&mut app, "first", FinishReason::Length);
+    let effects = enter(&mut app, "/continue");
+    let sent = request(&effects).unwrap();
+    assert!(matches!(sent.prompt, Prompt::Continue(_)));
+    assert_eq!(turns(sent).last(), Some(&(Role::Assistant, "first")));
+    let effects = answer(&mut app, " and more", FinishReason::Stop);
+    assert_eq!(texts(&app), ["one", "first and more"]);
+    assert_eq!(effects[0], Effect::Job(Job::Append(Record::Truncate { messages: 1 })));
+
+    let effects = enter(&mut app, "/regen");
+    assert_eq!(turns(request(&effects).unwrap()), [(Role::User, "one")]);
+    answer(&mut app, "second", FinishReason::Stop);
+    assert_eq!(texts(&app), ["one", "second"]);
+
+    let effects = enter(&mut app, "/undo");
+    assert_eq!(effects, [Effect::Job(Job::Append(Record::Truncate { messages: 0 }))]);
+    assert!(texts(&app).is_empty());
+}
+
+#[test]
+fn commands_that_need_the_answer_gone_stop_it_first() {
+    let mut app = ready();
+    enter(&mut app, "one");
+    assert_eq!(enter(&mut app, "/regen"), [Effect::Cancel]);
+    let effects = answer(&mut app, "first", FinishReason::Cancelled);
+    assert_eq!(turns(request(&effects).unwrap()), [(Role::User, "one")]);
+    assert_eq!(texts(&app), ["one", ""]);
+}
+
+#[test]
+fn an_earlier_message_is_edited_in_a_branch() {
+    let mut app = ready();
+    for text in ["one", "two"] {
+        enter(&mut app, text);
+        answer(&mut app, "yes", FinishReason::Stop);
+    }
+    assert_eq!(enter(&mut app, "/edit 1"), [Effect::Job(Job::Fork { messages: 0 })]);
+    assert_eq!(app.composer.text(), "one");
+    type_in(&mut app, "!");
+    assert_eq!(turns(request(&press(&mut app, "enter")).unwrap()), [(Role::User, "one!")]);
+}
+
+#[test]
+fn the_first_screen_fetches_the_default_model_with_enter_and_then_loads_it() {
+    let mut app = samples::app();
+    update(&mut app, Msg::Reply(Reply::Catalog(samples::catalog())));
+    assert_eq!(press(&mut app, "enter"), [Effect::Pull("smollm2-135m".into())]);
+    let progress = PullProgress { what: "fetching", done_bytes: 10, total_bytes: 20 };
+    update(&mut app, Msg::Reply(Reply::Pulling(progress)));
+    enter(&mut app, "What is the capital of France?");
+    let pulled = Reply::Pulled { name: "smollm2-135m".into(), path: "/models/s.gguf".into() };
+    let effects = update(&mut app, Msg::Reply(pulled));
+    assert!(effects.iter().any(|e| matches!(e, Effect::Send(Command::Load(l)) if l.path.ends_with("s.gguf"))));
+    let effects = engine(&mut app, Event::Loaded(Box::new(samples::info())));
+    assert!(request(&effects).is_some(), "the question asked meanwhile is answered");
+}
+
+#[test]
+fn a_failed_fetch_can_be_tried_again_and_a_failed_load_leaves_the_chat() {
+    let mut app = samples::app();
+    update(&mut app, Msg::Reply(Reply::Catalog(samples::catalog())));
+    press(&mut app, "enter");
+    assert_eq!(press(&mut app, "ctrl-c"), [Effect::CancelPull]);
+    update(
+        &mut app,
+        Msg::Reply(Reply::PullFailed { name: "smollm2-135m".into(), message: "cancelled".into(), cancelled: true }),
+    );
+    assert_eq!(press(&mut app, "enter"), [Effect::Pull("smollm2-135m".into())]);
+
+    let mut app = samples::app();
+    enter(&mut app, "/model /nowhere.gguf");
+    assert!(matches!(app.model, Model::Loading { .. }));
+    let failure = Failure { kind: FailureKind::Load, message: "/nowhere.gguf: no such file".into(), shortfall: None };
+    engine(&mut app, Event::Failed(failure));
+    assert_eq!(app.model, Model::None);
+    assert_eq!(texts(&app), ["/nowhere.gguf: no such file"]);
+}
+
+#[test]
+fn commands_are_completed_and_unknown_ones_are_not_sent() {
+    let mut app = ready();
+    type_in(&mut app, "/bud");
+    press(&mut app, "tab");
+    assert_eq!(app.composer.text(), "/budget ");
+    app.composer.set("");
+    assert_eq!(enter(&mut app, "/nonsense"), []);
+    assert_eq!(app.composer.text(), "/nonsense");
+    assert!(app.status.as_ref().unwrap().contains("no command"));
+    app.composer.set("");
+    assert!(request(&enter(&mut app, "/etc/passwd, what is it?")).is_some());
+}
+
+#[test]
+fn enter_takes_the_offer_of_a_command_begun() {
+    let mut app = ready();
+    type_in(&mut app, "/hel");
+    press(&mut app, "enter");
+    assert!(matches!(app.overlay, Some(Overlay::Help { .. })));
+    press(&mut app, "esc");
+    assert!(app.overlay.is_none() && app.composer.is_empty());
+}
+
+#[test]
+fn the_budget_editor_slides_types_and_refuses() {
+    let mut app = ready();
+    enter(&mut app, "/budget");
+    press(&mut app, "home");
+    assert_eq!(press(&mut app, "enter"), [Effect::SetBudget(Budget::Bytes(42 << 20))]);
+    enter(&mut app, "/budget");
+    assert_eq!(enter(&mut app, "80M"), [Effect::SetBudget(Budget::Bytes(80 << 20))]);
+    enter(&mut app, "/budget");
+    assert_eq!(enter(&mut app, "lots"), []);
+    assert!(matches!(&app.overlay, Some(Overlay::Budget(e)) if e.error.is_some()));
+}
+
+#[test]
+fn the_last_answer_a_code_block_or_all_is_copied() {
+    let mut app = ready();
+    enter(&mut app, "one");
+    answer(&mut app, "<think>hm</think>\n```sh\nls\n```\nand\n```\npwd\n```", FinishReason::Stop);
+    let copied = |effects: Vec<Effect>| match effects.first() {
+        Some(Effect::Copy(text)) => text.clone(),
+        other => format!("{other:?}"),
+    };
+    assert_eq!(copied(enter(&mut app, "/copy 2")), "pwd");
+    assert!(copied(enter(&mut app, "/copy")).starts_with("```sh"));
+    assert!(copied(enter(&mut app, "/copy all")).starts_with("you:\none"));
+    assert_eq!(enter(&mut app, "/copy 3"), []);
+}
+
+#[test]
+fn scrolling_back_holds_still_while_text_comes_and_end_follows_again() {
+    let mut app = ready();
+    app.size = (80, 24);
+    enter(&mut app, "count");
+    let id = app.answer.as_ref().unwrap().id;
+    let lines = |from: u32| (from..from + 50).map(|n| format!("line {n}\n\n")).collect::<String>();
+    engine(&mut app, Event::Text { id, text: lines(0) });
+    crate::tui::view::prepare(&mut app);
+    press(&mut app, "pageup");
+    crate::tui::view::prepare(&mut app);
+    let before: Vec<String> = app.transcript.window().map(ToString::to_string).collect();
+    engine(&mut app, Event::Text { id, text: lines(50) });
+    crate::tui::view::prepare(&mut app);
+    let after: Vec<String> = app.transcript.window().map(ToString::to_string).collect();
+    assert_eq!(before, after);
+    assert_eq!(app.transcript.new_lines(), 100);
+    press(&mut app, "end");
+    crate::tui::view::prepare(&mut app);
+    assert!(app.transcript.window().any(|l| l.to_string().contains("line 99")));
+}
+
+#[test]
+fn a_search_goes_through_the_chat_and_ends_with_another_key() {
+    let mut app = ready();
+    app.size = (80, 12);
+    for n in 0..20 {
+        enter(&mut app, &format!("question {n} about {}", if n % 7 == 0 { "Bridges" } else { "bread" }));
+        answer(&mut app, "so it is", FinishReason::Stop);
+    }
+    crate::tui::view::prepare(&mut app);
+    enter(&mut app, "/find bridges");
+    let shown = |app: &App| app.transcript.window().map(|l| l.to_string()).collect::<String>();
+    assert!(shown(&app).contains("question 14"), "{}", shown(&app));
+    press(&mut app, "N");
+    assert!(shown(&app).contains("question 7"));
+    press(&mut app, "n");
+    assert!(shown(&app).contains("question 14"));
+    type_in(&mut app, "xn");
+    assert_eq!(app.composer.text(), "xn");
+}
