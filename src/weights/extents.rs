@@ -464,3 +464,6 @@ fn first_of_each(extents: &[Extent], key: impl Fn(&Extent) -> u32) -> Vec<u32> {
     firsts.push(extents.len() as u32);
     firsts
 }
+
+#[cfg(test)]
+pub(super) mod tests;

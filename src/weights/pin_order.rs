@@ -88,3 +88,6 @@ fn bit_reversal(count: u32) -> Vec<u32> {
     }
     (0..1u64 << bits).map(|n| (n as u32).reverse_bits() >> (u32::BITS - bits)).filter(|&n| n < count).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -190,7 +190,12 @@ pub fn plan(input: &PlanInput) -> Result<Plan, Shortfall> {
     let batch = largest(1, wanted, fits);
 
     let held = needs.held(kv_bytes, batch);
-    let placement = place(input.table, budget_bytes.saturating_sub(held));
+    let for_weights = match input.budget {
+        // The least is a ring and no more, whatever the context that is not in use yet would leave for a while.
+        Budget::Least => least_weights(input.table),
+        _ => budget_bytes.saturating_sub(held),
+    };
+    let placement = place(input.table, for_weights);
     let scratch_bytes = input.scratch.bytes(batch);
     let mut ledger = needs.held_lines(kv_bytes, batch);
     ledger.push(LedgerLine { what: "ring", bytes: placement.ring_bytes });
@@ -305,3 +310,6 @@ fn largest(low: u32, high: u32, fits: impl Fn(u32) -> bool) -> u32 {
     }
     good
 }
+
+#[cfg(test)]
+mod tests;
