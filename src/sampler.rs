@@ -25,10 +25,19 @@ pub struct Sampler {
     isa: Isa,
     candidates: Vec<Candidate>,
     penalised: Vec<u32>,
+    /// Mass by distance from the largest logit, for top-p without top-k.
+    bins: Vec<f64>,
 }
 
 /// Candidates that top-k gathers beyond k before it cuts back.
 const SLACK: usize = 256;
+
+/// Bins of the histogram; the last holds all that is too far below the largest logit to matter.
+const BINS: usize = 2048;
+const BINS_PER_UNIT: f32 = 64.0;
+
+/// Logits whose exponentials are computed together.
+const EXP_BLOCK: usize = 256;
 
 impl Sampler {
     /// `vocab` is the number of logits.
@@ -41,6 +50,7 @@ impl Sampler {
             isa: Isa::detect(),
             candidates: Vec::with_capacity(room),
             penalised: Vec::new(),
+            bins: Vec::new(),
         }
     }
 
@@ -51,28 +61,23 @@ impl Sampler {
         self.penalise(logits, recent);
         let (best, most) = largest(logits);
         let Sampling { temperature, top_k, top_p, min_p, .. } = self.sampling;
-        // Not a comparison with 0: NaN is greedy too. An infinite logit leaves no distribution to draw from.
+        // A temperature that is no number is greedy too. An infinite logit leaves no distribution to draw from.
         if temperature.is_nan() || temperature <= 0.0 || top_k == 1 || !most.is_finite() {
             return best;
         }
+        let least = if min_p > 0.0 { most + libm::logf(min_p) } else { f32::NEG_INFINITY };
         if top_k > 0 && (top_k as usize) < logits.len() {
             self.take_top_k(logits, top_k as usize);
-            self.sort();
             if top_p < 1.0 {
-                let all: f64 = self.candidates.iter().map(|c| f64::from(math::exp(c.logit - most))).sum();
-                self.keep_prefix(most, f64::from(top_p) * all);
+                self.keep_nucleus(most, top_p);
             }
-        } else if top_p < 1.0 {
-            self.take_nucleus(logits, most, top_p);
-        } else if min_p > 0.0 {
-            self.take_above(logits, most + min_p.ln() - 1e-3);
-        } else {
-            return self.draw_from_all(logits, most);
+            self.candidates.retain(|candidate| candidate.logit >= least);
+            return self.draw(most).unwrap_or(best);
         }
-        if min_p > 0.0 {
-            self.candidates.retain(|candidate| math::exp(candidate.logit - most) >= min_p);
+        if top_p < 1.0 {
+            self.hide_all_but_nucleus(logits, most, top_p);
         }
-        self.draw(most).unwrap_or(best)
+        self.draw_from_all(logits, most, least)
     }
 
     /// Positive logits of recent tokens are divided by the penalty, negative ones multiplied, each once (Keskar et al.,
@@ -112,43 +117,55 @@ impl Sampler {
         }
     }
 
-    /// All tokens whose logit is above `threshold`.
-    fn take_above(&mut self, logits: &[f32], mut threshold: f32) {
-        let candidates = &mut self.candidates;
-        candidates.clear();
-        for_each_above(logits, &mut threshold, |logit, id, _| candidates.push(Candidate { logit, id }));
+    /// Keeps the fewest of the likeliest candidates that hold `top_p` of their mass.
+    fn keep_nucleus(&mut self, most: f32, top_p: f32) {
+        self.candidates.sort_unstable_by(by_rank);
+        let all: f64 = self.candidates.iter().map(|c| f64::from(math::exp(c.logit - most))).sum();
+        if let Some(last) = last_within(&self.candidates, most, f64::from(top_p) * all) {
+            self.candidates.truncate(last + 1);
+        }
     }
 
-    /// The smallest set of the largest logits that holds `top_p` of the whole distribution, sorted.
-    fn take_nucleus(&mut self, logits: &[f32], most: f32, top_p: f32) {
-        let all = f64::from(math::sum_exp(self.isa, logits, most));
-        for below in [6.0, 12.0, 24.0, f32::INFINITY] {
-            self.take_above(logits, most - below);
-            let held: f64 = self.candidates.iter().map(|c| f64::from(math::exp(c.logit - most))).sum();
-            if held >= f64::from(top_p) * all || below == f32::INFINITY {
-                break;
+    /// The same for the whole vocabulary, without a sort: a histogram of the mass by logit says in which narrow bin the
+    /// last kept token is, and only that bin is sorted. The logits of the others become minus infinity.
+    fn hide_all_but_nucleus(&mut self, logits: &mut [f32], most: f32, top_p: f32) {
+        let bin_of = |logit: f32| (((most - logit) * BINS_PER_UNIT) as usize).min(BINS - 1);
+        self.bins.clear();
+        self.bins.resize(BINS, 0.0);
+        let mut weights = [0.0; EXP_BLOCK];
+        for part in logits.chunks(EXP_BLOCK) {
+            let weights = &mut weights[..part.len()];
+            weights.copy_from_slice(part);
+            math::exp_scaled(self.isa, weights, most, 1.0);
+            for (&weight, &logit) in weights.iter().zip(part) {
+                if weight > 0.0 {
+                    self.bins[bin_of(logit)] += f64::from(weight);
+                }
             }
         }
-        self.sort();
-        self.keep_prefix(most, f64::from(top_p) * all);
-    }
-
-    /// The smallest prefix of the sorted candidates whose exponentials sum to `mass`.
-    fn keep_prefix(&mut self, most: f32, mass: f64) {
-        let mut held = 0.0;
-        let kept = self.candidates.iter().position(|candidate| {
-            held += f64::from(math::exp(candidate.logit - most));
-            held >= mass
+        let mut left = f64::from(top_p) * self.bins.iter().sum::<f64>();
+        let crossed = self.bins.iter().position(|&bin| {
+            let crossed = bin >= left;
+            left -= if crossed { 0.0 } else { bin };
+            crossed
         });
-        self.candidates.truncate(kept.map_or(usize::MAX, |last| last + 1));
-    }
-
-    fn sort(&mut self) {
+        let crossed = crossed.unwrap_or(BINS - 1);
+        let of_bin = logits.iter().zip(0..).filter(|(logit, _)| bin_of(**logit) == crossed && !logit.is_nan());
+        self.candidates.clear();
+        self.candidates.extend(of_bin.map(|(&logit, id)| Candidate { logit, id }));
         self.candidates.sort_unstable_by(by_rank);
+        let Some(last) = last_within(&self.candidates, most, left).map(|last| self.candidates[last]) else { return };
+        for (logit, id) in logits.iter_mut().zip(0..) {
+            if *logit < last.logit || *logit == last.logit && id > last.id {
+                *logit = f32::NEG_INFINITY;
+            }
+        }
     }
 
     /// One of the candidates, by its share at the temperature; `None` if there are none.
     fn draw(&mut self, most: f32) -> Option<u32> {
+        // Whatever way they were found in.
+        self.candidates.sort_unstable_by(by_rank);
         let temperature = self.sampling.temperature;
         let weight = |candidate: &Candidate| f64::from(math::exp((candidate.logit - most) / temperature));
         let all: f64 = self.candidates.iter().map(weight).sum();
@@ -162,11 +179,14 @@ impl Sampler {
         self.candidates.first().map(|candidate| candidate.id)
     }
 
-    /// The same over the whole vocabulary; `logits` become weights.
-    fn draw_from_all(&mut self, logits: &mut [f32], most: f32) -> u32 {
+    /// The same over the whole vocabulary, but for logits under `least`; `logits` become weights.
+    fn draw_from_all(&mut self, logits: &mut [f32], most: f32, least: f32) -> u32 {
+        for logit in logits.iter_mut() {
+            *logit = if *logit >= least { *logit } else { f32::NEG_INFINITY };
+        }
         math::exp_scaled(self.isa, logits, most, 1.0 / self.sampling.temperature);
-        let sums = |weights: &[f32]| weights.iter().filter(|w| !w.is_nan()).map(|&w| f64::from(w)).sum::<f64>();
-        let mut left = self.random.unit() * sums(logits);
+        let all: f64 = logits.iter().map(|&weight| f64::from(weight)).sum();
+        let mut left = self.random.unit() * all;
         let mut last = 0;
         for (id, &weight) in logits.iter().enumerate() {
             if weight > 0.0 {
@@ -179,6 +199,16 @@ impl Sampler {
         }
         last as u32
     }
+}
+
+/// Where the exponentials of sorted candidates reach `mass`; the last of them if they do not.
+fn last_within(candidates: &[Candidate], most: f32, mass: f64) -> Option<usize> {
+    let mut left = mass;
+    let reached = candidates.iter().position(|candidate| {
+        left -= f64::from(math::exp(candidate.logit - most));
+        left <= 0.0
+    });
+    reached.or(candidates.len().checked_sub(1))
 }
 
 /// Larger logits first, then smaller ids; no candidate is NaN.
@@ -356,7 +386,7 @@ mod tests {
             let logits: Vec<f32> = noise(len as u64, len).iter().map(|l| l.round()).collect();
             let mut sampler = Sampler::new(&sampling(), len);
             sampler.take_top_k(&logits, k);
-            sampler.sort();
+            sampler.candidates.sort_unstable_by(by_rank);
             let mut all: Vec<u32> = (0..len as u32).collect();
             all.sort_by(|&a, &b| logits[b as usize].total_cmp(&logits[a as usize]).then(a.cmp(&b)));
             let got: Vec<u32> = sampler.candidates.iter().map(|c| c.id).collect();

@@ -6,6 +6,8 @@
 mod activations;
 pub mod cancel;
 mod cores;
+mod disjoint;
+mod gate;
 pub mod isa;
 mod matmul;
 mod multiversion;

@@ -2,18 +2,22 @@
 //!
 //! A dispatch to spinning workers costs a fraction of a microsecond, to parked ones some tens. The caller is thread 0 and
 //! works too. What is computed must not depend on which thread takes which chunk: every result is owned by one chunk.
+//!
+//! Work that is shared out as threads come never waits for one that has not come: on a busy machine a worker may be
+//! without a processor for milliseconds, and the others have done everything long before.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
-use std::marker::PhantomData;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 use super::cores;
+use super::disjoint::Disjoint;
+use super::gate::Gate;
 
 pub use super::cores::default_threads;
 
@@ -30,10 +34,8 @@ type Job = *const (dyn Fn(usize) + Sync);
 struct Apart<T>(T);
 
 struct Shared {
-    /// Goes up by one with each dispatch: the signal the workers wait for.
-    epoch: Apart<AtomicU32>,
-    /// Workers that have not finished the current dispatch.
-    pending: Apart<AtomicUsize>,
+    /// What the workers watch.
+    gate: Apart<Gate>,
     /// Workers parked or about to be.
     parked: Apart<AtomicUsize>,
     /// Set by [`Pool::park`], cleared by the next dispatch.
@@ -45,8 +47,8 @@ struct Shared {
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-// SAFETY: `job` is written only by the thread that holds `Pool::busy`, while no worker is between seeing the epoch rise
-// and counting `pending` down; the epoch's release and `pending`'s acquire order the accesses. The pointee is Sync.
+// SAFETY: `job` is written only by the thread that holds `Pool::busy`, while the gate is closed and no worker is in; workers
+// read it between coming in and leaving, and the gate orders the two. The pointee is Sync.
 unsafe impl Sync for Shared {}
 // SAFETY: as above; a job pointer is never used after the dispatch that set it.
 unsafe impl Send for Shared {}
@@ -71,8 +73,7 @@ impl Pool {
         let cores = cores::physical_cores();
         let logical: usize = cores.iter().map(|siblings| siblings.len().max(1)).sum();
         let shared = Arc::new(Shared {
-            epoch: Apart(AtomicU32::new(0)),
-            pending: Apart(AtomicUsize::new(0)),
+            gate: Apart(Gate::default()),
             parked: Apart(AtomicUsize::new(0)),
             park_now: AtomicBool::new(false),
             quit: AtomicBool::new(false),
@@ -81,7 +82,7 @@ impl Pool {
             panic: Mutex::new(None),
         });
         let mut workers = Vec::new();
-        for thread in 1..threads.max(1) {
+        for thread in 1..threads.clamp(1, Gate::MOST) {
             let place = if threads == cores.len() { cores[thread].clone() } else { Vec::new() };
             let theirs = Arc::clone(&shared);
             let spawned = std::thread::Builder::new().name(format!("compute-{thread}")).spawn(move || {
@@ -107,13 +108,23 @@ impl Pool {
     /// A panic in the job comes out here, after every thread is done; the pool goes on working. Called from within a job,
     /// or while another thread is in a dispatch, it runs all shares one after the other on the calling thread.
     pub fn run(&self, job: &(dyn Fn(usize) + Sync)) {
+        self.dispatch(job, true);
+    }
+
+    /// Runs `job(thread)` on the caller and on those workers that come before the caller's share returns, each at most once:
+    /// for jobs that take pieces of work until none is left. Returns when all who came are done. Otherwise as [`run`](Self::run).
+    pub fn share(&self, job: &(dyn Fn(usize) + Sync)) {
+        self.dispatch(job, false);
+    }
+
+    fn dispatch(&self, job: &(dyn Fn(usize) + Sync), all: bool) {
         if self.workers.is_empty() {
             return job(0);
         }
         if self.busy.swap(true, Ordering::Acquire) {
-            return (0..self.threads()).for_each(job);
+            return (0..if all { self.threads() } else { 1 }).for_each(job);
         }
-        let outcome = self.dispatch(job);
+        let outcome = self.dispatch_alone(job, all);
         self.busy.store(false, Ordering::Release);
         if let Err(payload) = outcome {
             resume_unwind(payload);
@@ -121,33 +132,41 @@ impl Pool {
     }
 
     /// The dispatch itself; the caller holds `busy`.
-    fn dispatch(&self, job: &(dyn Fn(usize) + Sync)) -> std::thread::Result<()> {
+    fn dispatch_alone(&self, job: &(dyn Fn(usize) + Sync), all: bool) -> std::thread::Result<()> {
         let shared = &*self.shared;
+        let gate = &shared.gate.0;
         let pointer: *const (dyn Fn(usize) + Sync + '_) = job;
-        // SAFETY: only the lifetime changes. No worker touches `job` between dispatches (`pending` was 0 when the last one
-        // ended), and this function returns only after `pending` is 0 again, so the pointer never outlives the borrow.
+        // SAFETY: only the lifetime changes. The gate is closed and nobody is in, so no worker looks at `job` now; and this
+        // function returns only when that is so again, so the pointer is not used after the borrow.
         unsafe { *shared.job.get() = Some(std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), Job>(pointer)) };
-        shared.pending.0.store(self.workers.len(), Ordering::Relaxed);
         shared.park_now.store(false, Ordering::Relaxed);
-        // Sequentially consistent against a worker that counts itself parked and then looks at the epoch once more:
+        // Sequentially consistent against a worker that counts itself parked and then looks at the gate once more:
         // one of the two sees the other.
-        shared.epoch.0.fetch_add(1, Ordering::SeqCst);
+        gate.open();
         if shared.parked.0.load(Ordering::SeqCst) != 0 {
             self.sleepers.iter().for_each(Thread::unpark);
         }
         let mine = catch_unwind(AssertUnwindSafe(|| job(0)));
+        if all {
+            self.wait_until(|| gate.look().came() == self.workers.len());
+        }
+        gate.close();
+        self.wait_until(|| gate.look().inside() == 0);
+        let theirs = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        mine.and(theirs.map_or(Ok(()), Err))
+    }
+
+    /// Waits for workers: they are about to be through, or have lost their processor, which may be this one.
+    fn wait_until(&self, done: impl Fn() -> bool) {
         let mut spins = 0_u32;
-        while shared.pending.0.load(Ordering::Acquire) != 0 {
+        while !done() {
             spins += 1;
-            // A worker that does not come was descheduled: its core may be this one.
-            if shared.crowded || spins > 10_000 {
+            if self.shared.crowded || spins > 10_000 {
                 std::thread::yield_now();
             } else {
                 std::hint::spin_loop();
             }
         }
-        let theirs = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
-        mine.and(theirs.map_or(Ok(()), Err))
     }
 
     /// Runs `job(thread, items)` over disjoint ranges that cover `0..items`, handed to whichever thread is free.
@@ -165,7 +184,7 @@ impl Pool {
         let next = Apart(AtomicUsize::new(0));
         let next = &next.0;
         let share = 2 * self.threads();
-        self.run(&|thread| {
+        self.share(&|thread| {
             let mut start = next.load(Ordering::Relaxed);
             while start < items {
                 let grains = ((items - start) / share / grain).max(1);
@@ -188,7 +207,7 @@ impl Pool {
         }
         let next = Apart(AtomicUsize::new(0));
         let next = &next.0;
-        self.run(&|thread| {
+        self.share(&|thread| {
             loop {
                 let item = next.fetch_add(1, Ordering::Relaxed);
                 if item >= items {
@@ -222,35 +241,10 @@ impl Pool {
     }
 }
 
-/// A slice that several threads write, each its own part.
-pub(crate) struct Disjoint<'a, T> {
-    start: *mut T,
-    len: usize,
-    borrow: PhantomData<&'a mut [T]>,
-}
-
-// SAFETY: handing out a part is unsafe, and whoever does it vouches that no two parts overlap.
-unsafe impl<T: Send> Sync for Disjoint<'_, T> {}
-
-impl<'a, T> Disjoint<'a, T> {
-    pub(crate) fn new(data: &'a mut [T]) -> Self {
-        Self { start: data.as_mut_ptr(), len: data.len(), borrow: PhantomData }
-    }
-
-    /// # Safety
-    /// While the part lives, no other part that overlaps it does.
-    #[allow(clippy::mut_from_ref)]
-    pub(crate) unsafe fn range(&self, range: Range<usize>) -> &mut [T] {
-        assert!(range.start <= range.end && range.end <= self.len);
-        // SAFETY: within the borrowed slice; the caller vouches that nobody else has this part.
-        unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
-    }
-}
-
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.quit.store(true, Ordering::Relaxed);
-        self.shared.epoch.0.fetch_add(1, Ordering::SeqCst);
+        self.shared.gate.0.open();
         self.sleepers.iter().for_each(Thread::unpark);
         for worker in self.workers.drain(..) {
             // Workers catch the panics of their jobs; there is nothing to learn from the result.
@@ -261,34 +255,39 @@ impl Drop for Pool {
 
 /// The life of one worker.
 fn work(shared: &Shared, thread: usize) {
+    let gate = &shared.gate.0;
     let mut seen = 0_u32;
     loop {
-        seen = wait_for_change(shared, seen);
+        wait_for_change(shared, seen);
         if shared.quit.load(Ordering::Relaxed) {
             return;
         }
-        // SAFETY: the epoch rose after `job` was written, and stays until this worker has counted `pending` down.
-        let job = unsafe { *shared.job.get() };
-        if let Some(job) = job {
-            // SAFETY: `dispatch` keeps the closure borrowed until `pending` is 0.
+        let entered;
+        (seen, entered) = gate.enter();
+        if !entered {
+            continue;
+        }
+        // SAFETY: `job` was written before the gate was opened, and stays until this worker has left.
+        if let Some(job) = unsafe { *shared.job.get() } {
+            // SAFETY: `dispatch_alone` keeps the closure borrowed until everyone has left.
             let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { (*job)(thread) }));
             if let Err(payload) = outcome {
                 shared.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(payload);
             }
         }
-        shared.pending.0.fetch_sub(1, Ordering::Release);
+        gate.leave();
     }
 }
 
-/// Waits until the epoch differs from `seen`, first spinning, then parked; returns the new epoch.
-fn wait_for_change(shared: &Shared, seen: u32) -> u32 {
+/// Waits for a dispatch after the one `seen`, first spinning, then parked.
+fn wait_for_change(shared: &Shared, seen: u32) {
+    let gate = &shared.gate.0;
     let limit = if shared.crowded { SPIN_CROWDED } else { SPIN };
     let mut began: Option<Instant> = None;
     loop {
         for _ in 0..64 {
-            let epoch = shared.epoch.0.load(Ordering::Acquire);
-            if epoch != seen {
-                return epoch;
+            if gate.look().epoch() != seen {
+                return;
             }
             if shared.crowded {
                 std::thread::yield_now();
@@ -302,15 +301,10 @@ fn wait_for_change(shared: &Shared, seen: u32) -> u32 {
         }
     }
     shared.parked.0.fetch_add(1, Ordering::SeqCst);
-    let epoch = loop {
-        let epoch = shared.epoch.0.load(Ordering::SeqCst);
-        if epoch != seen {
-            break epoch;
-        }
+    while gate.look_in_order().epoch() == seen {
         std::thread::park();
-    };
+    }
     shared.parked.0.fetch_sub(1, Ordering::SeqCst);
-    epoch
 }
 
 #[cfg(test)]
@@ -333,6 +327,36 @@ mod tests {
                 assert!(runs.iter().all(|r| r.load(Ordering::Relaxed) == 1));
             }
         }
+    }
+
+    #[test]
+    fn shared_work_is_done_once_by_whoever_comes_and_waits_for_nobody_else() {
+        let pool = Pool::new(3);
+        let stuck = AtomicBool::new(true);
+        for _ in 0..200 {
+            let left = AtomicUsize::new(50);
+            let done = AtomicUsize::new(0);
+            pool.share(&|_| {
+                while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok() {
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            assert_eq!(done.load(Ordering::Relaxed), 50);
+        }
+        // A worker that came is waited for, however long it takes.
+        let came = AtomicUsize::new(0);
+        pool.share(&|thread| {
+            if thread == 0 {
+                while came.load(Ordering::Acquire) == 0 {
+                    std::hint::spin_loop();
+                }
+            } else {
+                came.fetch_add(1, Ordering::Release);
+                std::thread::sleep(Duration::from_millis(5));
+                stuck.store(false, Ordering::Release);
+            }
+        });
+        assert!(!stuck.load(Ordering::Acquire));
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub fn matmul(
     // In blocks of two lane groups while many positions share the unpacking of weights.
     let group_rows = if acts.positions > 1 { 32 } else { 16 };
     let split = Split::new(tasks, group_rows, pool.threads(), acts.positions);
-    pool.run(&|thread| {
+    pool.share(&|thread| {
         split.for_each(thread, |portion| {
             // SAFETY: `check` and `check_apart` hold for the tasks, and portions do not overlap.
             unsafe { compute(kernels, acts, &tasks[portion.task], &portion, &outs, group_rows, cancel) }

@@ -4,8 +4,8 @@
 //! fused multiply-adds.
 
 use super::super::Isa;
-use super::elementwise::{Unary, map, padded};
-use super::lanes::{LANES, Lanes, Scalar, for_each_isa};
+use super::elementwise::{Unary, map};
+use super::lanes::{Lanes, Scalar};
 
 /// Above this the exponential stays what it is here, 2.4e38, rather than overflow.
 const EXP_MOST: f32 = 88.37;
@@ -102,25 +102,9 @@ impl Unary for ExpScaled {
     }
 }
 
-#[inline(always)]
-fn sum_exp_lanes<S: Lanes>(s: S, x: &[f32], most: f32) -> f32 {
-    let (chunks, tail) = x.as_chunks::<LANES>();
-    let mut sum = s.splat(0.0);
-    for chunk in chunks.iter().chain(std::iter::once(&padded(tail, f32::NEG_INFINITY))) {
-        let e = exp_lanes(s, s.sub(s.load(chunk), s.splat(most)));
-        // What is no number counts for nothing.
-        sum = s.add(sum, s.max(e, s.splat(0.0)));
-    }
-    s.sum(sum)
-}
-
-for_each_isa! {
-    /// The sum of `exp(x - most)` over the numbers in `x`.
-    pub fn sum_exp(x: &[f32], most: f32) -> f32 = sum_exp_lanes;
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::lanes::for_each_isa;
     use super::super::testing::{assert_same_bits, every_isa};
     use super::*;
 

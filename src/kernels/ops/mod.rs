@@ -49,7 +49,7 @@ impl<'a> Ops<'a> {
         if data.len() < 2 * SHARE {
             return job(0, data);
         }
-        let (len, shared) = (data.len(), super::pool::Disjoint::new(data));
+        let (len, shared) = (data.len(), super::disjoint::Disjoint::new(data));
         self.pool.for_each_chunk(len, SHARE, &|_, range| {
             // SAFETY: chunks do not overlap.
             job(range.start, unsafe { shared.range(range) });

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::Ops;
 use super::kv_page::{KvElement, KvLayout, PAGE_POSITIONS};
 use super::lanes::{Lanes, for_each_isa};
-use crate::kernels::pool::Disjoint;
+use crate::kernels::disjoint::Disjoint;
 use crate::kernels::{Cancel, Cancelled};
 use tile::Element;
 use walk::{Rows, State, TILE_ROWS, Workspace};
