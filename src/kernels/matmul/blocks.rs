@@ -312,27 +312,49 @@ impl Blocks for Iq4Xs {
     }
 }
 
-/// Calls `$then::<B>($args)` with the [`Blocks`] of a type that has them, or else yields `$otherwise`.
-macro_rules! with_blocks {
-    ($ty:expr, $then:ident ( $($arg:expr),* ), else $otherwise:expr) => {{
-        use $crate::kernels::matmul::blocks as b;
+/// Calls `$then::<B>()` with the [`Blocks`] of a type that has blocks of 32, or else yields `$otherwise`.
+macro_rules! with_blocks_32 {
+    ($ty:expr, $then:ident(), else $otherwise:expr) => {{
         use $crate::gguf::TensorType as T;
+        use $crate::kernels::matmul::blocks as b;
         match $ty {
-            T::Q4_0 => $then::<b::Q4_0>($($arg),*),
-            T::Q4_1 => $then::<b::Q4_1>($($arg),*),
-            T::Q5_0 => $then::<b::Q5_0>($($arg),*),
-            T::Q5_1 => $then::<b::Q5_1>($($arg),*),
-            T::Q8_0 => $then::<b::Q8_0>($($arg),*),
-            T::IQ4_NL => $then::<b::Iq4Nl>($($arg),*),
-            T::MXFP4 => $then::<b::Mxfp4>($($arg),*),
-            T::Q2_K => $then::<b::Q2K>($($arg),*),
-            T::Q3_K => $then::<b::Q3K>($($arg),*),
-            T::Q4_K => $then::<b::Q4K>($($arg),*),
-            T::Q5_K => $then::<b::Q5K>($($arg),*),
-            T::Q6_K => $then::<b::Q6K>($($arg),*),
-            T::IQ4_XS => $then::<b::Iq4Xs>($($arg),*),
+            T::Q4_0 => $then::<b::Q4_0>(),
+            T::Q4_1 => $then::<b::Q4_1>(),
+            T::Q5_0 => $then::<b::Q5_0>(),
+            T::Q5_1 => $then::<b::Q5_1>(),
+            T::Q8_0 => $then::<b::Q8_0>(),
+            T::IQ4_NL => $then::<b::Iq4Nl>(),
+            T::MXFP4 => $then::<b::Mxfp4>(),
             _ => $otherwise,
         }
     }};
 }
-pub(super) use with_blocks;
+
+/// The same for blocks of 256.
+macro_rules! with_blocks_256 {
+    ($ty:expr, $then:ident(), else $otherwise:expr) => {{
+        use $crate::gguf::TensorType as T;
+        use $crate::kernels::matmul::blocks as b;
+        match $ty {
+            T::Q2_K => $then::<b::Q2K>(),
+            T::Q3_K => $then::<b::Q3K>(),
+            T::Q4_K => $then::<b::Q4K>(),
+            T::Q5_K => $then::<b::Q5K>(),
+            T::Q6_K => $then::<b::Q6K>(),
+            T::IQ4_XS => $then::<b::Iq4Xs>(),
+            _ => $otherwise,
+        }
+    }};
+}
+
+/// The same for both.
+macro_rules! with_blocks {
+    ($ty:expr, $then:ident(), else $otherwise:expr) => {
+        $crate::kernels::matmul::blocks::with_blocks_32!(
+            $ty,
+            $then(),
+            else $crate::kernels::matmul::blocks::with_blocks_256!($ty, $then(), else $otherwise)
+        )
+    };
+}
+pub(super) use {with_blocks, with_blocks_32, with_blocks_256};

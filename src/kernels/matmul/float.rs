@@ -154,22 +154,23 @@ fn total(mut sums: Sums) -> f32 {
     sums[0]
 }
 
-/// `R` rows from `row` on, against all positions of the tile.
+/// Some rows from `row` on (where the tile has fewer, its last one again), against all positions of the tile.
 ///
 /// # Safety
 /// As [`Kernel`].
 #[inline(always)]
-unsafe fn row_block<D: Decode, const R: usize>(tile: &Tile<'_>, acts: &Activations, row: usize) {
+unsafe fn row_block<D: Decode>(tile: &Tile<'_>, acts: &Activations, row: usize) {
     let (k, positions) = (acts.k, tile.positions);
     let (block_len, block_bytes) = D::block(tile.ty);
-    let mut sums = [[[0.0; 16]; R]; TILE_POSITIONS];
+    let mut sums = [[[0.0; 16]; ROWS]; TILE_POSITIONS];
     let sums = &mut sums[..positions.len()];
-    let mut decoded = [[0.0; CHUNK]; R];
+    let mut decoded = [[0.0; CHUNK]; ROWS];
     for first in (0..k).step_by(CHUNK) {
         let len = CHUNK.min(k - first);
         let bytes = first / block_len * block_bytes..(first + len) / block_len * block_bytes;
         for (r, decoded) in decoded.iter_mut().enumerate() {
-            let weights = &tile.weights[(row + r) * tile.row_bytes..(row + r + 1) * tile.row_bytes];
+            let first_byte = (row + r).min(tile.rows - 1) * tile.row_bytes;
+            let weights = &tile.weights[first_byte..first_byte + tile.row_bytes];
             D::decode(tile.ty, &weights[bytes.clone()], &mut decoded[..len]);
         }
         for (i, sums) in sums.iter_mut().enumerate() {
@@ -180,7 +181,7 @@ unsafe fn row_block<D: Decode, const R: usize>(tile: &Tile<'_>, acts: &Activatio
     for (i, sums) in sums.iter().enumerate() {
         for (r, sums) in sums.iter().enumerate() {
             // SAFETY: the tile's rows and positions are inside the output and this thread's own.
-            unsafe { tile.out.set(positions.at(i), row + r, total(*sums)) };
+            unsafe { tile.out.set(positions.at(i), (row + r).min(tile.rows - 1), total(*sums)) };
         }
     }
 }
@@ -189,15 +190,9 @@ unsafe fn row_block<D: Decode, const R: usize>(tile: &Tile<'_>, acts: &Activatio
 /// As [`Kernel`].
 #[inline(always)]
 unsafe fn all_rows<D: Decode>(tile: &Tile<'_>, acts: &Activations) {
-    let blocks = tile.rows / ROWS * ROWS;
-    // SAFETY: as asked of the caller; the rows are the tile's.
-    unsafe {
-        for row in (0..blocks).step_by(ROWS) {
-            row_block::<D, ROWS>(tile, acts, row);
-        }
-        for row in blocks..tile.rows {
-            row_block::<D, 1>(tile, acts, row);
-        }
+    for row in (0..tile.rows).step_by(ROWS) {
+        // SAFETY: as asked of the caller.
+        unsafe { row_block::<D>(tile, acts, row) };
     }
 }
 

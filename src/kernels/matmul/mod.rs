@@ -4,7 +4,7 @@
 
 mod blocks;
 mod float;
-mod scalar;
+mod int8;
 mod split;
 mod tile;
 
@@ -84,7 +84,7 @@ unsafe fn compute(
 ) -> bool {
     let row_bytes = task.weights.len() / task.rows;
     let positions = task.positions.map_or(Positions::Run { first: 0, count: acts.positions }, Positions::List);
-    let Some(kernel) = kernel(kernels, task.ty, positions) else { return false };
+    let Some(kernel) = kernel(kernels, task.ty) else { return false };
     let out = outs.get(task.out);
     let step = if positions.len() > 1 { group_rows } else { (STRIDE_BYTES / row_bytes).next_multiple_of(group_rows) };
     let mut row = portion.rows.start;
@@ -113,10 +113,10 @@ unsafe fn compute(
 }
 
 /// The kernel for a type, if it is one of weights.
-fn kernel(kernels: Kernels, ty: TensorType, _: Positions) -> Option<Kernel> {
+fn kernel(kernels: Kernels, ty: TensorType) -> Option<Kernel> {
     match Form::of(kernels.arithmetic, ty) {
         Form::F32 => Some(float::kernel(ty)),
-        Form::Q32 | Form::Q256 => scalar::kernel(ty),
+        Form::Q32 | Form::Q256 => int8::kernel(kernels.isa, ty),
     }
 }
 

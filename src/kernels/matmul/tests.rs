@@ -100,3 +100,110 @@ fn int8_is_within_rounding_of_the_activations_of_exact() {
         assert!(error > 1e-4, "{ty}: {error} is too good to be int8");
     }
 }
+
+/// Memory whose end is followed by a page that cannot be read, and whose start is preceded by one.
+struct Fenced {
+    map: *mut u8,
+    mapped: usize,
+    len: usize,
+}
+
+impl Fenced {
+    const PAGE: usize = 1 << 16;
+
+    fn new(contents: &[u8]) -> Self {
+        use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
+        let inside = contents.len().next_multiple_of(Self::PAGE);
+        let mapped = inside + 2 * Self::PAGE;
+        // SAFETY: a new mapping, of which only the part made accessible is written.
+        unsafe {
+            let map = mmap_anonymous(std::ptr::null_mut(), mapped, ProtFlags::empty(), MapFlags::PRIVATE).unwrap();
+            let open = map.cast::<u8>().add(Self::PAGE);
+            mprotect(open.cast(), inside, MprotectFlags::READ | MprotectFlags::WRITE).unwrap();
+            let this = Self { map: map.cast(), mapped, len: contents.len() };
+            std::ptr::copy_nonoverlapping(contents.as_ptr(), this.start(), contents.len());
+            this
+        }
+    }
+
+    fn start(&self) -> *mut u8 {
+        self.map.wrapping_add(self.mapped - Self::PAGE - self.len)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: these bytes were made accessible and written in `new`.
+        unsafe { std::slice::from_raw_parts(self.start(), self.len) }
+    }
+}
+
+impl Drop for Fenced {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made in `new`, and nothing borrows it any more.
+        unsafe { rustix::mm::munmap(self.map.cast(), self.mapped).unwrap() };
+    }
+}
+
+/// What the kernels of one instruction set make of a product cut in two tasks, for all or some positions.
+fn compute_in_parts(
+    product: &Product,
+    kernels: Kernels,
+    threads: usize,
+    cut: usize,
+    positions: Option<&[u32]>,
+) -> Vec<f32> {
+    let pool = Pool::new(threads);
+    let mut acts = Activations::new(kernels, product.k, product.positions);
+    acts.prepare(&pool, &product.x, product.positions, product.k, &[product.ty]);
+    let stride = product.rows + 3;
+    let mut data = vec![0.0; product.positions * stride];
+    let row_bytes = product.weights.len() / product.rows;
+    let (first, second) = product.weights.split_at(cut * row_bytes);
+    let fences = [Fenced::new(first), Fenced::new(second)];
+    let mut outs = [MatrixOut { data: &mut data, row_stride: stride }];
+    let tasks = [(0, cut), (cut, product.rows - cut)];
+    let tasks: Vec<Task> = std::iter::zip(tasks, &fences)
+        .map(|((first_row, rows), weights)| Task {
+            out: 0,
+            first_row: first_row + 1,
+            rows,
+            ty: product.ty,
+            weights: weights.bytes(),
+            positions,
+        })
+        .collect();
+    matmul(kernels, &pool, &acts, &mut outs, &tasks, &Cancel::never()).unwrap();
+    data
+}
+
+mod properties {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+        #[test]
+        fn every_isa_number_of_threads_and_cut_gives_the_bits_of_the_scalar_kernel(
+            ty in proptest::sample::select(SUPPORTED),
+            exact in proptest::bool::weighted(0.2),
+            blocks in 1_usize..6,
+            rows in 1_usize..100,
+            positions in prop_oneof![1_usize..4, 1_usize..140],
+            threads in prop_oneof![Just(1_usize), Just(2), Just(3), Just(7)],
+            cut in 0.0..1.0_f64,
+            some in any::<bool>(),
+            seed in any::<u64>(),
+        ) {
+            let arithmetic = if exact { Arithmetic::Exact } else { Arithmetic::Int8 };
+            let product = Product::random(ty, blocks * ty.block_len().max(32), rows, positions, seed);
+            let cut = (cut * (rows + 1) as f64) as usize;
+            let list: Vec<u32> = (0..positions as u32).filter(|p| (seed >> (p % 64)) & 1 == 1).rev().collect();
+            let list = some.then_some(&list[..]);
+            let scalar = compute_in_parts(&product, Kernels { isa: Isa::Scalar, arithmetic }, 1, rows, list);
+            for isa in Isa::supported() {
+                let got = compute_in_parts(&product, Kernels { isa, arithmetic }, threads, cut, list);
+                prop_assert_eq!(bits(&got), bits(&scalar), "{} on {}", ty, isa.name());
+            }
+        }
+    }
+}

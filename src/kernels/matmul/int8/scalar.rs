@@ -6,9 +6,9 @@
 //! * blocks of 256: `s = fma(dot, scale, s)` over the sub-blocks in the format's order, `acc = fma(s * da, d, acc)`, then
 //!   with minimums `acc = fma(-(mins * da), m, acc)`, where `mins` sums min times activations in integers.
 
-use super::super::{Activations, Isa};
-use super::blocks::{Blocks, Scales, with_blocks};
-use super::tile::{Kernel, TILE_POSITIONS, Tile};
+use super::super::super::{Activations, Isa};
+use super::super::blocks::{Blocks, Scales, with_blocks};
+use super::super::tile::{Kernel, TILE_POSITIONS, Tile};
 use crate::gguf::TensorType;
 
 /// The kernel for a weight type that is multiplied in integers.
@@ -54,7 +54,7 @@ fn add_block_256<B: Blocks>(q: &[i8], scales: &Scales, acts: &Activations, at: u
 
 /// # Safety
 /// As [`Kernel`].
-unsafe fn tile<B: Blocks>(_: Isa, tile: &Tile<'_>, acts: &Activations) {
+pub(super) unsafe fn tile<B: Blocks>(_: Isa, tile: &Tile<'_>, acts: &Activations) {
     let positions = tile.positions;
     for row in 0..tile.rows {
         let mut sums = [0.0; TILE_POSITIONS];

@@ -1,0 +1,33 @@
+//! Products in 8-bit integers with rows in the lanes of vectors.
+//!
+//! One vector register holds four bytes of each of as many rows as it has 32-bit lanes, so that a row's products are summed
+//! in its lane and no sum goes across lanes. The formats ([`blocks32`], [`blocks256`]) say how packed rows become such
+//! vectors, in terms of the operations of [`lanes::Lanes`]; an instruction set says what the operations are.
+//! One position and many are the same code: many keep their accumulators in the first-level cache.
+//!
+//! [`scalar`] defines the results.
+
+mod blocks256;
+mod blocks32;
+mod lanes;
+mod scalar;
+mod walk;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use super::super::Isa;
+use super::tile::Kernel;
+use crate::gguf::TensorType;
+
+/// The kernel for a weight type that is multiplied in integers.
+pub(super) fn kernel(isa: Isa, ty: TensorType) -> Option<Kernel> {
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => x86::avx2(ty),
+        #[cfg(target_arch = "x86_64")]
+        Isa::AvxVnni => x86::avx_vnni(ty),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512Vnni => x86::avx512_vnni(ty),
+        _ => scalar::kernel(ty),
+    }
+}

@@ -1,0 +1,162 @@
+//! 512-bit vectors: 16 rows.
+
+use std::arch::x86_64::*;
+
+use super::super::lanes::Simd;
+
+/// Proof of AVX-512 F, BW, DQ, VL and VNNI (with AVX2, FMA and F16C).
+#[derive(Clone, Copy)]
+pub(super) struct Zmm(());
+
+impl Zmm {
+    /// # Safety
+    /// The processor has these instructions.
+    #[inline(always)]
+    pub(super) unsafe fn new() -> Self {
+        Self(())
+    }
+}
+
+/// Defines operations that are one expression of intrinsics.
+macro_rules! ops {
+    ($(fn $name:ident $(<$n:ident>)? ($($arg:ident: $ty:ty),*) -> $out:ty = $body:expr;)*) => {
+        $(
+            #[inline(always)]
+            fn $name $(<const $n: u32>)? (self, $($arg: $ty),*) -> $out {
+                // SAFETY: `self` proves that the processor has the instructions.
+                unsafe { $body }
+            }
+        )*
+    };
+}
+
+impl Simd for Zmm {
+    type V = __m512i;
+    type F = __m512;
+    const LANES: usize = 16;
+    const SIGNED: bool = false;
+
+    ops! {
+        fn splat(x: u32) -> __m512i = _mm512_set1_epi32(x as i32);
+        fn and(a: __m512i, b: __m512i) -> __m512i = _mm512_and_si512(a, b);
+        fn or(a: __m512i, b: __m512i) -> __m512i = _mm512_or_si512(a, b);
+        fn xor(a: __m512i, b: __m512i) -> __m512i = _mm512_xor_si512(a, b);
+        fn add(a: __m512i, b: __m512i) -> __m512i = _mm512_add_epi32(a, b);
+        fn shl<N>(a: __m512i) -> __m512i = _mm512_slli_epi32::<N>(a);
+        fn shr<N>(a: __m512i) -> __m512i = _mm512_srli_epi32::<N>(a);
+        fn signed_byte<N>(a: __m512i) -> __m512i = match N {
+            0 => _mm512_srai_epi32::<24>(_mm512_slli_epi32::<24>(a)),
+            1 => _mm512_srai_epi32::<24>(_mm512_slli_epi32::<16>(a)),
+            2 => _mm512_srai_epi32::<24>(_mm512_slli_epi32::<8>(a)),
+            _ => _mm512_srai_epi32::<24>(a),
+        };
+        fn set_bit_4<J>(a: __m512i, bits: __m512i) -> __m512i = {
+            // The byte that holds the four bits, onto all bytes of the lane; each then tests a bit of it.
+            let byte = (J / 2 * 0x0101_0101) as i32;
+            let everywhere = _mm512_set4_epi32(byte + 0x0c0c_0c0c, byte + 0x0808_0808, byte + 0x0404_0404, byte);
+            let test = _mm512_set1_epi32(if J.is_multiple_of(2) { 0x0804_0201 } else { 0x8040_2010_u32 as i32 });
+            let set = _mm512_test_epi8_mask(_mm512_shuffle_epi8(bits, everywhere), test);
+            _mm512_mask_add_epi8(a, set, a, _mm512_set1_epi8(16))
+        };
+        fn lookup(table: &[u8; 16], index: __m512i) -> __m512i =
+            _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast())), index);
+        fn zero() -> __m512 = _mm512_setzero_ps();
+        fn splat_f32(x: f32) -> __m512 = _mm512_set1_ps(x);
+        fn to_f32(a: __m512i) -> __m512 = _mm512_cvtepi32_ps(a);
+        fn as_f32(a: __m512i) -> __m512 = _mm512_castsi512_ps(a);
+        fn low_f16(a: __m512i) -> __m512 = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(a));
+        fn high_f16(a: __m512i) -> __m512 = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(a)));
+        fn mul(a: __m512, b: __m512) -> __m512 = _mm512_mul_ps(a, b);
+        fn mul_add(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fmadd_ps(a, b, c);
+        fn neg_mul_add(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fnmadd_ps(a, b, c);
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32, a: __m512) {
+        // SAFETY: the caller vouches for the room, `self` for the instruction.
+        unsafe { _mm512_storeu_ps(to, a) }
+    }
+
+    #[inline(always)]
+    unsafe fn transpose(self, from: *const u8, stride: usize, ahead: *const u8) -> [__m512i; 4] {
+        // SAFETY: the caller vouches for 16 bytes in each of 16 rows; a prefetch may be of any address; `self` for the
+        // instructions.
+        unsafe {
+            // Rows i, i + 4, i + 8 and i + 12 in the four quarters of vector i.
+            let mut rows = [_mm512_setzero_si512(); 4];
+            for (i, rows) in rows.iter_mut().enumerate() {
+                let mut v = _mm512_castsi128_si512(_mm_loadu_si128(from.add(i * stride).cast()));
+                v = _mm512_inserti32x4::<1>(v, _mm_loadu_si128(from.add((i + 4) * stride).cast()));
+                v = _mm512_inserti32x4::<2>(v, _mm_loadu_si128(from.add((i + 8) * stride).cast()));
+                *rows = _mm512_inserti32x4::<3>(v, _mm_loadu_si128(from.add((i + 12) * stride).cast()));
+                _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(i * 64).cast());
+            }
+            transpose_quarters(rows)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn gather(self, from: *const u8, stride: usize, ahead: *const u8) -> __m512i {
+        // SAFETY: the caller vouches for 4 bytes in each of 16 rows; a prefetch may be of any address; `self` for the
+        // instructions.
+        unsafe {
+            let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+            let offsets = _mm512_mullo_epi32(lanes, _mm512_set1_epi32(stride as i32));
+            _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+            _mm512_i32gather_epi32::<1>(offsets, from.cast())
+        }
+    }
+
+    #[inline(always)]
+    fn dot<const N: usize, const U: usize, const T: usize>(
+        self,
+        _bits: u32,
+        w: &[[__m512i; T]; N],
+        a: [&[[i8; 4]; N]; U],
+        start: [[__m512i; T]; U],
+    ) -> [[__m512i; T]; U] {
+        let mut sums = start;
+        for i in 0..N {
+            for u in 0..U {
+                let four = self.splat(u32::from_le_bytes(a[u][i].map(|a| a as u8)));
+                for t in 0..T {
+                    // SAFETY: `self` proves that the processor has the instruction.
+                    sums[u][t] = unsafe { _mm512_dpbusd_epi32(sums[u][t], w[i][t], four) };
+                }
+            }
+        }
+        sums
+    }
+
+    #[inline(always)]
+    fn dot_pairs<const N: usize, const T: usize>(self, w: &[[__m512i; T]; N], a: &[[i16; 2]; N]) -> [__m512i; T] {
+        let mut sums = [self.splat(0); T];
+        for i in 0..N {
+            let two = self.splat(u32::from(a[i][0] as u16) | u32::from(a[i][1] as u16) << 16);
+            for t in 0..T {
+                // SAFETY: `self` proves that the processor has the instruction.
+                sums[t] = unsafe { _mm512_dpwssd_epi32(sums[t], w[i][t], two) };
+            }
+        }
+        sums
+    }
+}
+
+/// The dwords of each quarter, four rows of four, the other way round.
+///
+/// # Safety
+/// The processor has AVX-512 F.
+#[inline(always)]
+unsafe fn transpose_quarters(rows: [__m512i; 4]) -> [__m512i; 4] {
+    // SAFETY: as asked of the caller.
+    unsafe {
+        let (a, b) = (_mm512_unpacklo_epi32(rows[0], rows[1]), _mm512_unpacklo_epi32(rows[2], rows[3]));
+        let (c, d) = (_mm512_unpackhi_epi32(rows[0], rows[1]), _mm512_unpackhi_epi32(rows[2], rows[3]));
+        [
+            _mm512_unpacklo_epi64(a, b),
+            _mm512_unpackhi_epi64(a, b),
+            _mm512_unpacklo_epi64(c, d),
+            _mm512_unpackhi_epi64(c, d),
+        ]
+    }
+}
