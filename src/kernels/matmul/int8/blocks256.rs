@@ -123,7 +123,7 @@ impl Format for Q2K {
             take.halves(half * 4 + 2, &shr_and::<L, 4>(l, packed, mask), [scales[1][0], scales[1][1]]);
             take.halves(half * 4 + 3, &shr_and::<L, 6>(l, packed, mask), [scales[1][2], scales[1][3]]);
         }
-        let d = l.gather(rows, 80);
+        let [.., d] = l.peek(rows, 68, 80);
         Rest { d: l.low_f16(d), m: l.high_f16(d), mins: Mins::Of16(mins) }
     }
 }
@@ -230,7 +230,7 @@ impl Format for Q6K {
 
     #[inline(always)]
     fn visit<L: Lanes>(l: L, rows: &Rows, take: &mut impl Take<L>) -> Rest<L> {
-        let d = l.high_f16(l.gather(rows, 206));
+        let d = l.high_f16(l.peek(rows, 194, 208)[3]);
         let all_scales = l.transpose(rows, 192);
         let (nibble, two) = (0x0f0f_0f0f, 0x3030_3030);
         for half in 0..2 {

@@ -71,7 +71,7 @@ impl Format for Q4_0 {
     #[inline(always)]
     fn load<L: Lanes>(l: L, rows: &Rows) -> Block<L> {
         let w = nibbles(l, l.transpose(rows, 2));
-        Block { w, d: l.low_f16(l.gather(rows, 0)), m: l.zero() }
+        Block { w, d: l.low_f16(l.peek(rows, 0, 0)[0]), m: l.zero() }
     }
 }
 
@@ -82,7 +82,7 @@ impl Format for Q4_1 {
     #[inline(always)]
     fn load<L: Lanes>(l: L, rows: &Rows) -> Block<L> {
         let w = nibbles(l, l.transpose(rows, 4));
-        let scales = l.gather(rows, 0);
+        let [scales, ..] = l.peek(rows, 0, 0);
         Block { w, d: l.low_f16(scales), m: l.high_f16(scales) }
     }
 }
@@ -94,8 +94,9 @@ impl Format for Q5_0 {
     #[inline(always)]
     fn load<L: Lanes>(l: L, rows: &Rows) -> Block<L> {
         let mut w = nibbles(l, l.transpose(rows, 6));
-        set_fifth_bits(l, &mut w, l.gather(rows, 2));
-        Block { w, d: l.low_f16(l.gather(rows, 0)), m: l.zero() }
+        let [first, second, ..] = l.peek(rows, 0, 0);
+        set_fifth_bits(l, &mut w, l.or(l.shr::<16>(first), l.shl::<16>(second)));
+        Block { w, d: l.low_f16(first), m: l.zero() }
     }
 }
 
@@ -106,8 +107,8 @@ impl Format for Q5_1 {
     #[inline(always)]
     fn load<L: Lanes>(l: L, rows: &Rows) -> Block<L> {
         let mut w = nibbles(l, l.transpose(rows, 8));
-        set_fifth_bits(l, &mut w, l.gather(rows, 4));
-        let scales = l.gather(rows, 0);
+        let [scales, fifth_bits, ..] = l.peek(rows, 0, 0);
+        set_fifth_bits(l, &mut w, fifth_bits);
         Block { w, d: l.low_f16(scales), m: l.high_f16(scales) }
     }
 }
@@ -124,7 +125,7 @@ impl Format for Q8_0 {
             let signed = halves[i / 4][i % 4];
             w[i] = if L::SIGNED { signed } else { l.xor(signed, l.splat(0x8080_8080)) };
         }
-        Block { w, d: l.low_f16(l.gather(rows, 0)), m: l.zero() }
+        Block { w, d: l.low_f16(l.peek(rows, 0, 0)[0]), m: l.zero() }
     }
 }
 
@@ -135,7 +136,7 @@ impl Format for Iq4Nl {
     #[inline(always)]
     fn load<L: Lanes>(l: L, rows: &Rows) -> Block<L> {
         let w = looked_up(l, &iq4_table::<L>(), l.transpose(rows, 2));
-        Block { w, d: l.low_f16(l.gather(rows, 0)), m: l.zero() }
+        Block { w, d: l.low_f16(l.peek(rows, 0, 0)[0]), m: l.zero() }
     }
 }
 
@@ -147,7 +148,7 @@ impl Format for Mxfp4 {
     fn load<L: Lanes>(l: L, rows: &Rows) -> Block<L> {
         let w = looked_up(l, &MXFP4_VALUES.map(|value| (value + 16) as u8), l.transpose(rows, 1));
         // 2^(e - 128) can be subnormal: the product of two powers that are not, floor(e / 2) - 64 and ceil(e / 2) - 64.
-        let e = l.byte::<0>(l.gather(rows, 0));
+        let e = l.byte::<0>(l.peek(rows, 0, 0)[0]);
         let floor = l.add(l.shr::<1>(e), l.splat(127 - 64));
         let ceil = l.add(l.shr::<1>(l.add(e, l.splat(1))), l.splat(127 - 64));
         let d = l.mul(l.as_f32(l.shl::<23>(floor)), l.as_f32(l.shl::<23>(ceil)));

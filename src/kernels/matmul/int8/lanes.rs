@@ -43,17 +43,11 @@ pub(super) trait Simd: Copy {
     /// # Safety
     /// `to` has room for `LANES` elements.
     unsafe fn store(self, to: *mut f32, a: Self::F);
-    /// The 16 bytes at `from` in each row: vector `i` has bytes `4 i ..` of each. Meanwhile the same share of the rows
-    /// `ahead` is fetched into the cache.
+    /// The 16 bytes at `from` in each row: vector `i` has bytes `4 i ..` of each.
     ///
     /// # Safety
-    /// 16 bytes are readable at `from` in each of `LANES` rows, `stride` bytes apart. `ahead` may be any address.
-    unsafe fn transpose(self, from: *const u8, stride: usize, ahead: *const u8) -> [Self::V; 4];
-    /// The 4 bytes at `from` in each row, and prefetch as in [`transpose`](Self::transpose).
-    ///
-    /// # Safety
-    /// As for `transpose`, with 4 bytes.
-    unsafe fn gather(self, from: *const u8, stride: usize, ahead: *const u8) -> Self::V;
+    /// 16 bytes are readable at `from` in each of `LANES` rows, `stride` bytes apart.
+    unsafe fn transpose(self, from: *const u8, stride: usize, ahead: Ahead) -> [Self::V; 4];
 
     /// For each position and vector of rows: `start` plus the products of the rows' bytes `w`, of `bits` bits (unsigned
     /// below 8; a constant), with the position's bytes `a`.
@@ -66,6 +60,13 @@ pub(super) trait Simd: Copy {
     ) -> [[Self::V; T]; U];
     /// The sum of the products of the rows' pairs of 16-bit integers `w` with the pairs `a`.
     fn dot_pairs<const N: usize, const T: usize>(self, w: &[[Self::V; T]; N], a: &[[i16; 2]; N]) -> [Self::V; T];
+}
+
+/// What is fetched into the cache, from any address on, while rows are loaded: a line for each 64 bytes loaded, or one.
+#[derive(Clone, Copy)]
+pub(super) enum Ahead {
+    Same(*const u8),
+    Line(*const u8),
 }
 
 /// Some rows' blocks at the same place in each row.
@@ -87,13 +88,18 @@ impl Rows {
         Self { base, stride, ahead, block_bytes }
     }
 
-    /// Where vector `t` of rows begins, at `offset` in the block, and where it fetches ahead.
+    /// Where 16 bytes of vector `t` of rows begin, at `offset` in the block.
     #[inline(always)]
-    fn at(&self, lanes: usize, t: usize, offset: usize, len: usize) -> (*const u8, *const u8) {
+    fn at(&self, lanes: usize, t: usize, offset: usize) -> *const u8 {
         // Both sides are known when this is compiled into a kernel.
-        assert!(offset + len <= self.block_bytes, "read past a block");
-        let base = self.base.wrapping_add(t * lanes * self.stride + offset);
-        (base, self.ahead.wrapping_add((t * self.block_bytes + offset) * lanes))
+        assert!(offset + 16 <= self.block_bytes, "read past a block");
+        self.base.wrapping_add(t * lanes * self.stride + offset)
+    }
+
+    /// Where it fetches ahead what stands for bytes from `offset` on of each row.
+    #[inline(always)]
+    fn ahead(&self, lanes: usize, t: usize, offset: usize) -> *const u8 {
+        self.ahead.wrapping_add((t * self.block_bytes + offset) * lanes)
     }
 }
 
@@ -135,8 +141,8 @@ pub(super) trait Lanes: Copy {
     unsafe fn store(self, to: *mut f32, a: Self::F);
     /// Bytes `offset .. offset + 16` of each row's block.
     fn transpose(self, rows: &Rows, offset: usize) -> [Self::V; 4];
-    /// Bytes `offset .. offset + 4` of each row's block.
-    fn gather(self, rows: &Rows, offset: usize) -> Self::V;
+    /// The same where only the bytes from `first` on are wanted, few of which no [`transpose`](Self::transpose) loads.
+    fn peek(self, rows: &Rows, offset: usize, first: usize) -> [Self::V; 4];
     fn dot<const N: usize, const U: usize>(
         self,
         bits: u32,
@@ -234,9 +240,9 @@ impl<S: Simd, const T: usize> Lanes for Wide<S, T> {
     fn transpose(self, rows: &Rows, offset: usize) -> [Self::V; 4] {
         let mut out = [self.splat(0); 4];
         for t in 0..T {
-            let (from, ahead) = rows.at(S::LANES, t, offset, 16);
+            let ahead = Ahead::Same(rows.ahead(S::LANES, t, offset));
             // SAFETY: `Rows::new` vouches for the rows' blocks, and `at` that these bytes lie in them.
-            let four = unsafe { self.0.transpose(from, rows.stride, ahead) };
+            let four = unsafe { self.0.transpose(rows.at(S::LANES, t, offset), rows.stride, ahead) };
             for i in 0..4 {
                 out[i][t] = four[i];
             }
@@ -245,12 +251,15 @@ impl<S: Simd, const T: usize> Lanes for Wide<S, T> {
     }
 
     #[inline(always)]
-    fn gather(self, rows: &Rows, offset: usize) -> Self::V {
-        let mut out = self.splat(0);
+    fn peek(self, rows: &Rows, offset: usize, first: usize) -> [Self::V; 4] {
+        let mut out = [self.splat(0); 4];
         for t in 0..T {
-            let (from, ahead) = rows.at(S::LANES, t, offset, 4);
+            let ahead = Ahead::Line(rows.ahead(S::LANES, t, first));
             // SAFETY: `Rows::new` vouches for the rows' blocks, and `at` that these bytes lie in them.
-            out[t] = unsafe { self.0.gather(from, rows.stride, ahead) };
+            let four = unsafe { self.0.transpose(rows.at(S::LANES, t, offset), rows.stride, ahead) };
+            for i in 0..4 {
+                out[i][t] = four[i];
+            }
         }
         out
     }

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::super::lanes::Simd;
+use super::super::lanes::{Ahead, Simd};
 
 /// Proof of AVX2, FMA and F16C, and of AVX-VNNI if so said.
 #[derive(Clone, Copy)]
@@ -79,17 +79,20 @@ impl<const VNNI: bool> Simd for Ymm<VNNI> {
     }
 
     #[inline(always)]
-    unsafe fn transpose(self, from: *const u8, stride: usize, ahead: *const u8) -> [__m256i; 4] {
+    unsafe fn transpose(self, from: *const u8, stride: usize, ahead: Ahead) -> [__m256i; 4] {
         // SAFETY: the caller vouches for 16 bytes in each of 8 rows; a prefetch may be of any address; `self` for the
         // instructions.
         unsafe {
+            if let Ahead::Line(ahead) = ahead {
+                _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+            }
             // Rows i and i + 4 in the two halves of vector i.
             let mut rows = [_mm256_setzero_si256(); 4];
             for (i, rows) in rows.iter_mut().enumerate() {
                 let low = _mm_loadu_si128(from.add(i * stride).cast());
                 let high = _mm_loadu_si128(from.add((i + 4) * stride).cast());
                 *rows = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), high);
-                if i % 2 == 0 {
+                if let (Ahead::Same(ahead), 0 | 2) = (ahead, i) {
                     _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(i * 32).cast());
                 }
             }
@@ -101,18 +104,6 @@ impl<const VNNI: bool> Simd for Ymm<VNNI> {
                 _mm256_unpacklo_epi64(c, d),
                 _mm256_unpackhi_epi64(c, d),
             ]
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn gather(self, from: *const u8, stride: usize, ahead: *const u8) -> __m256i {
-        // SAFETY: the caller vouches for 4 bytes in each of 8 rows; a prefetch may be of any address; `self` for the
-        // instructions.
-        unsafe {
-            let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-            let offsets = _mm256_mullo_epi32(lanes, _mm256_set1_epi32(stride as i32));
-            _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
-            _mm256_i32gather_epi32::<1>(from.cast(), offsets)
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::super::lanes::Simd;
+use super::super::lanes::{Ahead, Simd};
 
 /// Proof of AVX-512 F, BW, DQ, VL and VNNI (with AVX2, FMA and F16C).
 #[derive(Clone, Copy)]
@@ -78,10 +78,13 @@ impl Simd for Zmm {
     }
 
     #[inline(always)]
-    unsafe fn transpose(self, from: *const u8, stride: usize, ahead: *const u8) -> [__m512i; 4] {
+    unsafe fn transpose(self, from: *const u8, stride: usize, ahead: Ahead) -> [__m512i; 4] {
         // SAFETY: the caller vouches for 16 bytes in each of 16 rows; a prefetch may be of any address; `self` for the
         // instructions.
         unsafe {
+            if let Ahead::Line(ahead) = ahead {
+                _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+            }
             // Rows i, i + 4, i + 8 and i + 12 in the four quarters of vector i.
             let mut rows = [_mm512_setzero_si512(); 4];
             for (i, rows) in rows.iter_mut().enumerate() {
@@ -89,21 +92,11 @@ impl Simd for Zmm {
                 v = _mm512_inserti32x4::<1>(v, _mm_loadu_si128(from.add((i + 4) * stride).cast()));
                 v = _mm512_inserti32x4::<2>(v, _mm_loadu_si128(from.add((i + 8) * stride).cast()));
                 *rows = _mm512_inserti32x4::<3>(v, _mm_loadu_si128(from.add((i + 12) * stride).cast()));
-                _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(i * 64).cast());
+                if let Ahead::Same(ahead) = ahead {
+                    _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(i * 64).cast());
+                }
             }
             transpose_quarters(rows)
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn gather(self, from: *const u8, stride: usize, ahead: *const u8) -> __m512i {
-        // SAFETY: the caller vouches for 4 bytes in each of 16 rows; a prefetch may be of any address; `self` for the
-        // instructions.
-        unsafe {
-            let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-            let offsets = _mm512_mullo_epi32(lanes, _mm512_set1_epi32(stride as i32));
-            _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
-            _mm512_i32gather_epi32::<1>(offsets, from.cast())
         }
     }
 
