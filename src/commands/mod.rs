@@ -10,6 +10,7 @@ pub mod inspect;
 pub mod interrupt;
 pub mod logits;
 pub mod models;
+pub mod plain;
 pub mod pull;
 pub mod rm;
 pub mod run;

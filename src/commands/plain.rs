@@ -1,0 +1,306 @@
+//! `sipllm chat --plain`: the chat a line at a time, without escape codes, for screen readers, simple terminals and
+//! scripts. Answers and what commands show go to standard output, remarks to standard error.
+//!
+//! [`Conversation`] holds what was said and what a line does; the loop in [`converse`] waits for lines, engine events
+//! and signals. Saving chats is the full screen's.
+
+mod conversation;
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc::{Receiver, channel};
+
+use super::driver::describe;
+use super::pull::model_path;
+use super::{Outcome, UsageError};
+use crate::cli::ChatArgs;
+use crate::config::{CHAT_CONTEXT, Settings};
+use crate::engine::protocol::{Command, Event, LoadRequest};
+use crate::engine::{EngineHandle, EventReceiver};
+use conversation::{Conversation, Next};
+
+/// Two Ctrl-C within this time leave an idle chat.
+const TWICE: Duration = Duration::from_secs(2);
+
+pub fn run(args: &ChatArgs, settings: &Settings) -> anyhow::Result<Outcome> {
+    if args.resume.is_some() {
+        return Err(UsageError("--resume opens saved chats on the full screen; leave out --plain".into()).into());
+    }
+    let Some(path) = model_path(args.model.as_deref(), settings)? else { return Ok(Outcome::Interrupted) };
+    let (engine, events) = EngineHandle::spawn()?;
+    let load = settings.load_request(path, CHAT_CONTEXT);
+    let talk = Talk { settings, load, prompts: io::stdin().is_terminal(), out: io::stdout(), remarks: io::stderr() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let signals = Signals::new()?;
+        converse(talk, engine, events, lines_of_stdin()?, signals).await
+    })
+}
+
+/// What a plain chat is made of; the writers are standard output and error, or a test's.
+struct Talk<'a, O, R> {
+    settings: &'a Settings,
+    load: LoadRequest,
+    /// A person types: show prompts and figures, and take commands in the middle of an answer.
+    prompts: bool,
+    out: O,
+    remarks: R,
+}
+
+/// Lines from standard input, read on a thread of its own since such a read cannot be given up.
+fn lines_of_stdin() -> io::Result<Receiver<String>> {
+    // One line ahead: a long pipe waits for its answers.
+    let (sender, receiver) = channel(1);
+    std::thread::Builder::new().name("stdin".into()).spawn(move || {
+        let mut stdin = io::stdin().lock();
+        let mut bytes = Vec::new();
+        while let Ok(1..) = stdin.read_until(b'\n', &mut bytes) {
+            let line = String::from_utf8_lossy(&bytes).trim_end_matches(['\n', '\r']).to_owned();
+            if sender.blocking_send(line).is_err() {
+                return;
+            }
+            bytes.clear();
+        }
+    })?;
+    Ok(receiver)
+}
+
+/// The signals that mean something to a chat.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// True for Ctrl-C, false where the program is to end.
+    async fn next(&mut self) -> bool {
+        tokio::select! {
+            _ = self.interrupt.recv() => true,
+            _ = self.terminate.recv() => false,
+            _ = self.hangup.recv() => false,
+        }
+    }
+}
+
+async fn converse<O: Write, R: Write>(
+    talk: Talk<'_, O, R>,
+    engine: EngineHandle,
+    mut events: EventReceiver,
+    mut lines: Receiver<String>,
+    mut signals: Signals,
+) -> anyhow::Result<Outcome> {
+    let Talk { settings, load, prompts, mut out, mut remarks } = talk;
+    engine.send(Command::Load(Box::new(load.clone())));
+    let mut chat = Conversation::new(engine.clone(), settings, load);
+    let mut typed_ahead: Vec<String> = Vec::new();
+    let mut ended = false;
+    let mut last_interrupt: Option<Instant> = None;
+    let mut prompted = false;
+    loop {
+        if chat.is_idle() {
+            if !typed_ahead.is_empty() {
+                let line = typed_ahead.remove(0);
+                if let Next::Leave = chat.line(&line, &mut out, &mut remarks)? {
+                    return Ok(Outcome::Done);
+                }
+                continue;
+            }
+            if ended {
+                return Ok(Outcome::Done);
+            }
+            if prompts && !prompted {
+                write!(out, "{}", if chat.is_unfinished() { ". " } else { "> " })?;
+                out.flush()?;
+                prompted = true;
+            }
+        }
+        tokio::select! {
+            biased;
+            goes_on = signals.next() => {
+                let twice = last_interrupt.is_some_and(|at| at.elapsed() < TWICE);
+                if !goes_on || !prompts || chat.is_loading() || (chat.is_idle() && twice) {
+                    engine.cancel();
+                    return Ok(Outcome::Interrupted);
+                }
+                if chat.is_idle() {
+                    last_interrupt = Some(Instant::now());
+                    writeln!(remarks, "\nCtrl-C again, Ctrl-D or /quit leaves.")?;
+                    chat.forget_unfinished();
+                    prompted = false;
+                } else {
+                    engine.cancel();
+                }
+            }
+            event = events.recv() => match event {
+                Some(Event::Failed(failure)) if chat.is_loading_first() => return Err(describe(&failure)),
+                Some(event) => {
+                    chat.event(event, prompts, &mut out, &mut remarks)?;
+                    prompted = false;
+                }
+                None => anyhow::bail!("the engine has gone; please report this"),
+            },
+            line = lines.recv(), if !ended && (prompts || chat.is_idle()) => match line {
+                Some(line) if chat.is_idle() || (prompts && line.starts_with('/')) => {
+                    prompted = false;
+                    if let Next::Leave = chat.line(&line, &mut out, &mut remarks)? {
+                        engine.cancel();
+                        return Ok(Outcome::Done);
+                    }
+                }
+                Some(line) => typed_ahead.push(line),
+                None => {
+                    ended = true;
+                    if prompts && chat.is_idle() {
+                        writeln!(out)?;
+                    }
+                }
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::engine::EngineEnd;
+    use crate::engine::protocol::{
+        Budget, Failure, FailureKind, FinishReason, GenerationStats, ModelInfo, Prompt, Snapshot,
+    };
+
+    /// An engine that repeats the last message in capitals.
+    fn echo(end: EngineEnd) {
+        while let Ok(envelope) = end.commands.recv() {
+            match envelope.command {
+                Command::Load(load) => {
+                    let event = if load.path.ends_with("bad.gguf") {
+                        let message = "bad.gguf: not a GGUF file".to_owned();
+                        Event::Failed(Failure { kind: FailureKind::Load, message, shortfall: None })
+                    } else {
+                        let name = "toy".to_owned();
+                        Event::Loaded(Box::new(ModelInfo { name, context: 64, ..ModelInfo::default() }))
+                    };
+                    let _ = end.events.send(event);
+                }
+                Command::Generate(request) => {
+                    let id = request.id;
+                    let (Prompt::Chat(messages) | Prompt::Continue(messages)) = &request.prompt else { panic!() };
+                    let text = format!("{}:{}", messages.len(), messages.last().unwrap().content.to_uppercase());
+                    for text in [&text[..2], &text[2..]] {
+                        let _ = end.events.send(Event::Text { id, text: text.into() });
+                    }
+                    let stats = Box::new(GenerationStats { generated_tokens: 2, ..GenerationStats::default() });
+                    let _ = end.events.send(Event::Finished { id, reason: FinishReason::Stop, stats });
+                }
+                Command::Reset => {}
+                _ => return,
+            }
+            if let Some(Budget::Bytes(bytes)) = end.controls.take_budget() {
+                let _ = end.events.send(Event::BudgetSet { budget: Budget::Bytes(bytes), bytes });
+            }
+            let _ = end.snapshots.send(Arc::new(Snapshot::default()));
+        }
+    }
+
+    fn told(model: &str, lines: &[&str]) -> (anyhow::Result<Outcome>, String, String) {
+        let settings = Settings::default();
+        let (engine, events, end) = EngineHandle::pair();
+        let thread = std::thread::spawn(move || echo(end));
+        let (mut out, mut remarks) = (Vec::new(), Vec::new());
+        let talk = Talk {
+            settings: &settings,
+            load: settings.load_request(model.into(), CHAT_CONTEXT),
+            prompts: false,
+            out: &mut out,
+            remarks: &mut remarks,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let outcome = runtime.block_on(async {
+            let (sender, receiver) = channel(lines.len().max(1));
+            for line in lines {
+                sender.send((*line).to_owned()).await.unwrap();
+            }
+            drop(sender);
+            converse(talk, engine.clone(), events, receiver, Signals::new().unwrap()).await
+        });
+        engine.send(Command::Shutdown);
+        thread.join().unwrap();
+        (outcome, String::from_utf8(out).unwrap(), String::from_utf8(remarks).unwrap())
+    }
+
+    fn said(lines: &[&str]) -> String {
+        told("toy.gguf", lines).1
+    }
+
+    #[test]
+    fn each_line_is_answered_in_turn_with_all_that_was_said_before() {
+        let (outcome, out, _) = told("toy.gguf", &["hello", "", "again"]);
+        assert_eq!(outcome.unwrap(), Outcome::Done);
+        assert_eq!(out, "1:HELLO\n3:AGAIN\n");
+    }
+
+    #[test]
+    fn a_backslash_at_its_end_carries_a_line_on() {
+        assert_eq!(said(&["one\\", "two"]), "1:ONE\nTWO\n");
+    }
+
+    #[test]
+    fn slash_commands_change_the_conversation() {
+        assert_eq!(said(&["a", "b", "/undo", "c"]), "1:A\n3:B\n3:C\n");
+        assert_eq!(said(&["a", "/clear", "b"]), "1:A\n1:B\n");
+        assert_eq!(said(&["/system Be brief.", "a"]), "2:A\n");
+        assert_eq!(said(&["a", "/regen"]), "1:A\n1:A\n");
+        assert_eq!(said(&["a", "/quit", "b"]), "1:A\n");
+    }
+
+    #[test]
+    fn going_on_adds_to_the_answer() {
+        assert_eq!(said(&["a", "/continue", "/undo", "b"]), "1:A\n2:1:A\n1:B\n");
+    }
+
+    #[test]
+    fn an_unknown_command_is_a_remark_and_nothing_is_sent() {
+        let (_, out, remarks) = told("toy.gguf", &["/budgte 80M", "a"]);
+        assert_eq!(out, "1:A\n");
+        assert_eq!(remarks, "there is no /budgte; did you mean /budget?\n");
+    }
+
+    #[test]
+    fn settings_are_shown_and_changed() {
+        let out = said(&["/set temp 0.25", "/set"]);
+        assert!(out.contains("temp 0.25\n") && out.contains("top-k 40\n"), "{out}");
+        let (_, _, remarks) = told("toy.gguf", &["/set temp hot", "/set warmth 1"]);
+        assert!(remarks.contains("`hot` is not a temperature") && remarks.contains("there is no setting `warmth`"));
+    }
+
+    #[test]
+    fn a_model_that_does_not_load_ends_the_chat() {
+        let (outcome, out, _) = told("bad.gguf", &["hello"]);
+        assert_eq!(outcome.unwrap_err().to_string(), "bad.gguf: not a GGUF file");
+        assert_eq!(out, "");
+    }
+
+    #[test]
+    fn a_file_is_read_into_the_next_message() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("notes.txt");
+        std::fs::write(&file, "some notes\n").unwrap();
+        let out = said(&[&format!("/read {}", file.display()), "summarise"]);
+        assert!(out.contains("SOME NOTES") && out.contains("SUMMARISE"), "{out}");
+        let (_, _, remarks) = told("toy.gguf", &["/read /nowhere/at/all"]);
+        assert!(remarks.starts_with("/nowhere/at/all: "), "{remarks}");
+    }
+}
