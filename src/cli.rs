@@ -13,10 +13,11 @@ use crate::size::{parse_budget, parse_size};
 #[derive(Parser, Debug)]
 #[command(name = "sipllm", version, max_term_width = 100, subcommand_help_heading = "Commands")]
 pub struct Cli {
-    #[command(flatten)]
-    pub engine: EngineArgs,
+    // Before the engine's, whose heading would take in what follows it.
     #[command(flatten)]
     pub chat: ChatArgs,
+    #[command(flatten)]
+    pub engine: EngineArgs,
     #[command(subcommand)]
     pub command: Option<Command>,
 }

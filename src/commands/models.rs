@@ -8,9 +8,13 @@ use super::Outcome;
 use crate::catalog::{self, Entry, Installed, Library};
 use crate::cli::ModelsArgs;
 use crate::config::Settings;
+use crate::model::architecture::ARCHITECTURES;
 use crate::size::format_size;
 
 pub fn run(args: &ModelsArgs, settings: &Settings) -> anyhow::Result<Outcome> {
+    if args.architectures {
+        return architectures(args.json);
+    }
     let library = Library::open(settings)?;
     let installed = library.installed().map_err(|error| anyhow::anyhow!("{}: {error}", library.folder().display()))?;
     let fetchable: Vec<&Entry> = catalog::entries()
@@ -44,6 +48,17 @@ pub fn run(args: &ModelsArgs, settings: &Settings) -> anyhow::Result<Outcome> {
             row(&mut out, &entry.name, entry.bytes, &entry.quantization, &entry.title, &suits)?;
         }
         writeln!(out, "\nAny other GGUF file: `sipllm pull URL`, `sipllm pull hf:ORG/REPO/FILE`, or its path.")?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn architectures(as_json: bool) -> anyhow::Result<Outcome> {
+    let names: Vec<&str> = ARCHITECTURES.iter().map(|architecture| architecture.name).collect();
+    let mut out = io::stdout().lock();
+    if as_json {
+        writeln!(out, "{}", json!({ "architectures": names }))?;
+    } else {
+        writeln!(out, "{}", names.join("\n"))?;
     }
     Ok(Outcome::Done)
 }
