@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use sipllm::gguf::Gguf;
-use sipllm::tokenizer::{TextStream, Tokenizer};
+use sipllm::tokenizer::{ChatTemplate, RenderOptions, TemplateMessage, TextStream, Tokenizer};
 use vocab::{data, unpack, unpack_with};
 
 #[derive(serde::Deserialize)]
@@ -257,4 +257,47 @@ fn a_vocabulary_of_128k_tokens_and_280k_merges_takes_less_than_8_mb() {
     let tokenizer = unpack("llama-bpe").tokenizer();
     assert_eq!(tokenizer.vocab_len(), 128_256);
     assert!(tokenizer.heap_bytes() < 8 << 20, "{} bytes", tokenizer.heap_bytes());
+}
+
+#[test]
+fn the_question_for_the_capital_of_france_is_rendered_and_tokenized_as_by_llama_cpp() {
+    let golden: serde_json::Value = serde_json::from_slice(&std::fs::read(data("france.json")).unwrap()).unwrap();
+    let file = unpack("smollm2");
+    let tokenizer = file.tokenizer();
+    let template = ChatTemplate::from_gguf(&file.gguf, &tokenizer);
+    assert!(!template.is_fallback());
+    assert_eq!(template.warnings(), [""; 0]);
+    let question = golden["messages"][0]["content"].as_str().unwrap();
+    let messages = [TemplateMessage { role: "user", content: question }];
+    let opts = RenderOptions { add_generation_prompt: true, ..RenderOptions::default() };
+    let rendered = template.render(&messages, &opts).unwrap();
+    assert_eq!(rendered, golden["rendered"].as_str().unwrap());
+    let ids = |key: &str| serde_json::from_value::<Vec<u32>>(golden[key].clone()).unwrap();
+    assert_eq!(tokenizer.encode_prompt(&rendered), ids("prompt"));
+    let answer = ids("greedy");
+    assert_eq!(decode(&tokenizer, &answer, TextStream::new()), golden["answer"].as_str().unwrap());
+    let ends: Vec<bool> = answer.iter().map(|&id| tokenizer.is_end(id)).collect();
+    assert_eq!(ends.iter().position(|&end| end), Some(answer.len() - 1));
+}
+
+#[test]
+fn a_model_without_a_template_of_its_own_gets_chatml_and_a_warning() {
+    let file = unpack("gpt-2");
+    let template = ChatTemplate::from_gguf(&file.gguf, &file.tokenizer());
+    assert!(template.is_fallback() && template.warnings().len() == 1 && !template.can_think());
+    assert!(template.stops().contains(&"<|im_end|>"));
+    let broken = unpack_with("gpt-2", &[("tokenizer.chat_template", "{% for x in %}")]);
+    let template = ChatTemplate::from_gguf(&broken.gguf, &broken.tokenizer());
+    assert!(template.is_fallback());
+    assert!(!template.warnings()[0].contains('\n'), "{:?}", template.warnings());
+}
+
+#[test]
+fn the_end_of_turn_that_only_the_template_knows_ends_answers() {
+    // In this vocabulary nothing but the template says that a user's turn ends the assistant's.
+    let source = "{% for m in messages %}{{ '<|' + ('user' if m.role == 'user' else 'assistant') + '|>' + m.content }}{% endfor %}";
+    let file = unpack_with("phi-3", &[("tokenizer.chat_template", source)]);
+    let tokenizer = file.tokenizer();
+    assert!(tokenizer.is_end(tokenizer.token("<|user|>").unwrap()));
+    assert!(!tokenizer.is_end(tokenizer.token("<|assistant|>").unwrap()));
 }

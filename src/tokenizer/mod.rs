@@ -85,8 +85,8 @@ impl Tokenizer {
             add_space_prefix: flag("add_space_prefix", family.is_none()),
             warnings,
         };
-        for id in template::implied_ends(gguf, &tokenizer) {
-            tokenizer.special.add_end(id);
+        if let Some(end) = template::implied_ends(gguf, &tokenizer) {
+            tokenizer.special.add_end(end);
         }
         Ok(tokenizer)
     }
@@ -197,6 +197,16 @@ impl Tokenizer {
     /// The token spelt `text`, if there is one.
     pub fn token(&self, text: &str) -> Option<u32> {
         self.vocab.find(text.as_bytes())
+    }
+
+    /// The spelling of a token in the vocabulary, as templates use it.
+    fn spelling(&self, id: u32) -> String {
+        String::from_utf8_lossy(self.vocab.text(id)).into_owned()
+    }
+
+    /// Whether the token is taken whole wherever its spelling stands.
+    fn is_whole(&self, id: u32) -> bool {
+        self.vocab.attributes(id).any(Attributes::CONTROL.or(Attributes::USER_DEFINED))
     }
 
     fn adds_space_prefix(&self) -> bool {

@@ -1,7 +1,18 @@
 //! Chat templates: a conversation as the text the model was trained on.
 
+mod engine;
+mod source;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use minijinja::context;
+
 use super::{TemplateError, Tokenizer};
 use crate::gguf::Gguf;
+use engine::{Clock, Engine};
 
 /// One message as a template sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,28 +36,98 @@ pub struct RenderOptions {
 /// The chat template of a model.
 #[derive(Debug)]
 pub struct ChatTemplate {
+    source: Cow<'static, str>,
+    engine: Option<Engine>,
+    bos: String,
+    eos: String,
+    is_fallback: bool,
+    can_think: bool,
+    /// Whether a system message is a message of its own; else it goes before the first of the user.
+    has_system: bool,
     warnings: Vec<String>,
 }
 
+/// The template that stands in for one that is missing or broken.
+const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content + \
+                      '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+
 impl ChatTemplate {
     /// The template of a model's file; ChatML when it has none or a broken one.
-    pub fn from_gguf(_gguf: &Gguf, _tokenizer: &Tokenizer) -> Self {
-        Self { warnings: Vec::new() }
+    pub fn from_gguf(gguf: &Gguf, tokenizer: &Tokenizer) -> Self {
+        let spelling = |id: Option<u32>| id.map(|id| tokenizer.spelling(id)).unwrap_or_default();
+        let (bos, eos) = (spelling(tokenizer.bos()), spelling(tokenizer.eos()));
+        let source = gguf.metadata().str("tokenizer.chat_template").filter(|source| !source.trim().is_empty());
+        let clock: Clock = Arc::new(jiff::ZonedDateTime::now);
+        let warning = match source.map(|source| Self::new(source.to_owned().into(), &bos, &eos, clock.clone())) {
+            Some(Ok(template)) => return template,
+            Some(Err(error)) => format!("the model's chat template cannot be used ({error}): ChatML stands in for it"),
+            None => {
+                "the model has no chat template, as models that are not made to chat: ChatML stands in for it".into()
+            }
+        };
+        let warnings = vec![warning];
+        match Self::new(CHATML.into(), &bos, &eos, clock) {
+            Ok(template) => Self { is_fallback: true, warnings, ..template },
+            // Not even a thread could be had; rendering says so.
+            Err(_) => Self {
+                source: CHATML.into(),
+                engine: None,
+                bos,
+                eos,
+                is_fallback: true,
+                can_think: false,
+                has_system: true,
+                warnings,
+            },
+        }
+    }
+
+    /// Compiles a template and tries what it can do.
+    fn new(source: Cow<'static, str>, bos: &str, eos: &str, clock: Clock) -> Result<Self, String> {
+        let mut template = Self {
+            engine: Some(Engine::new(&source, clock)?),
+            source,
+            bos: bos.to_owned(),
+            eos: eos.to_owned(),
+            is_fallback: false,
+            can_think: false,
+            has_system: true,
+            warnings: Vec::new(),
+        };
+        let (system, user) = (message("system", "be-brief"), message("user", "who-are-you"));
+        let prompt = RenderOptions { add_generation_prompt: true, ..RenderOptions::default() };
+        let with_system = template.render_as_is(&[system, user], &prompt);
+        template.has_system = with_system.as_ref().is_ok_and(|text| text.contains(system.content));
+        let alone = template.render_as_is(&[user], &prompt).or(with_system).map_err(|error| error.to_string())?;
+        if !alone.contains(user.content) {
+            return Err("it leaves out what the user says".into());
+        }
+        let thinking = |on| {
+            let opts = RenderOptions { thinking: Some(on), ..prompt };
+            template.render(&[user], &opts).ok()
+        };
+        template.can_think = thinking(true) != thinking(false);
+        Ok(template)
     }
 
     /// The Jinja source.
     pub fn source(&self) -> &str {
-        ""
+        &self.source
     }
 
     /// Whether this is the ChatML that stands in for a template of the model's own.
     pub fn is_fallback(&self) -> bool {
-        true
+        self.is_fallback
     }
 
     /// Whether the template has a switch for thinking.
     pub fn can_think(&self) -> bool {
-        false
+        self.can_think
+    }
+
+    /// Texts that end an answer where the model has no token for the end of a turn.
+    pub fn stops(&self) -> &'static [&'static str] {
+        if self.is_fallback { &["<|im_end|>", "<|im_start|>"] } else { &[] }
     }
 
     /// What a user should know about this template; usually empty.
@@ -54,16 +135,95 @@ impl ChatTemplate {
         &self.warnings
     }
 
-    /// Renders a conversation.
+    /// Renders a conversation. A system message that the template has no place for goes before the first message of the
+    /// user; messages of one speaker that follow one another, where the template refuses that, are joined.
     ///
     /// # Errors
     /// The template refuses the conversation, is broken, or does more work than a template may.
-    pub fn render(&self, messages: &[TemplateMessage<'_>], _opts: &RenderOptions) -> Result<String, TemplateError> {
-        Ok(messages.iter().map(|m| m.content).collect())
+    pub fn render(&self, messages: &[TemplateMessage<'_>], opts: &RenderOptions) -> Result<String, TemplateError> {
+        if let ([before @ .., last], true) = (messages, opts.continue_last)
+            && last.role == "assistant"
+        {
+            // What the model was given when it began the answer, and what it said since: token for token what it
+            // would have seen had it not stopped.
+            let opts = RenderOptions { add_generation_prompt: true, continue_last: false, ..*opts };
+            return Ok(self.render(before, &opts)? + last.content);
+        }
+        let folded;
+        let messages = match messages {
+            [system, user, rest @ ..] if !self.has_system && system.role == "system" && user.role == "user" => {
+                let content = format!("{}\n\n{}", system.content, user.content);
+                folded = content;
+                let first = message("user", &folded);
+                Cow::Owned([&[first], rest].concat())
+            }
+            _ => Cow::Borrowed(messages),
+        };
+        match self.render_as_is(&messages, opts) {
+            Err(TemplateError::Refused(reason)) => {
+                let joined = join_turns(&messages);
+                if joined.len() == messages.len() {
+                    return Err(TemplateError::Refused(reason));
+                }
+                let joined: Vec<_> = joined.iter().map(|(role, content)| message(role, content)).collect();
+                self.render_as_is(&joined, opts)
+            }
+            rendered => rendered,
+        }
+    }
+
+    fn render_as_is(&self, messages: &[TemplateMessage<'_>], opts: &RenderOptions) -> Result<String, TemplateError> {
+        let engine = self.engine.as_ref().ok_or_else(|| TemplateError::Failed("it could not be compiled".into()))?;
+        let bytes = messages.iter().map(|m| m.role.len() + m.content.len()).sum();
+        let count = messages.len();
+        let messages: Vec<_> = messages.iter().map(|m| context! { role => m.role, content => m.content }).collect();
+        // As transformers calls a template: what is not given is none.
+        let always = context! {
+            messages => messages,
+            add_generation_prompt => opts.add_generation_prompt,
+            bos_token => self.bos.as_str(),
+            eos_token => self.eos.as_str(),
+            tools => (),
+            documents => (),
+        };
+        let context = match opts.thinking {
+            Some(on) => context! { enable_thinking => on, thinking => on, ..always },
+            None => always,
+        };
+        engine.render(context, count, bytes)
     }
 }
 
+fn message<'a>(role: &'a str, content: &'a str) -> TemplateMessage<'a> {
+    TemplateMessage { role, content }
+}
+
+/// Messages of one speaker that follow one another, as one.
+fn join_turns<'a>(messages: &[TemplateMessage<'a>]) -> Vec<(&'a str, String)> {
+    let mut joined: Vec<(&str, String)> = Vec::new();
+    for message in messages {
+        match joined.last_mut() {
+            Some((role, content)) if *role == message.role => {
+                content.push_str("\n\n");
+                content.push_str(message.content);
+            }
+            _ => joined.push((message.role, message.content.to_owned())),
+        }
+    }
+    joined
+}
+
 /// The tokens that end an answer by what the model's template puts after one.
-pub(super) fn implied_ends(_gguf: &Gguf, _tokenizer: &Tokenizer) -> Vec<u32> {
-    Vec::new()
+pub(super) fn implied_ends(gguf: &Gguf, tokenizer: &Tokenizer) -> Option<u32> {
+    const ANSWER: &str = "well-here-i-am";
+    let template = ChatTemplate::from_gguf(gguf, tokenizer);
+    if template.is_fallback {
+        return None;
+    }
+    let turns = [message("user", "hello"), message("assistant", ANSWER), message("user", "thanks")];
+    let rendered = template.render(&turns, &RenderOptions::default()).ok()?;
+    let (_, after) = rendered.split_once(ANSWER)?;
+    let mut ids = tokenizer.encode(after, true).into_iter();
+    let id = ids.find(|&id| tokenizer.is_control(id) || !tokenizer.piece(id).trim_ascii().is_empty())?;
+    tokenizer.is_whole(id).then_some(id)
 }
