@@ -80,7 +80,9 @@ fn run(shared: &Shared) {
                 let read = shared.read_extent(id, slot, &mut staging);
                 let read_us = u32::try_from(begun.elapsed().as_micros()).unwrap_or(u32::MAX);
                 state = shared.lock();
-                state.finish(&shared.table, id, read, read_us);
+                if state.finish(&shared.table, id, read, read_us) {
+                    shared.work.notify_all();
+                }
             }
             Job::Rows { job, group } => {
                 let at = &job.groups[group];

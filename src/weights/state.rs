@@ -78,6 +78,8 @@ pub(super) struct State {
     pub(super) experts: ExpertCache,
     pub(super) rows: Option<Arc<RowsJob>>,
     failures: Vec<(u32, StoreError)>,
+    /// The last read failed: nothing is read ahead until one that somebody waits for succeeds.
+    ailing: bool,
     pub(super) counters: Counters,
     pub(super) busy: BusyClock,
     pub(super) layers: Vec<LayerSums>,
@@ -113,6 +115,7 @@ impl State {
             experts,
             rows: None,
             failures: Vec::new(),
+            ailing: false,
             counters,
             busy: BusyClock::default(),
             layers,
@@ -405,6 +408,9 @@ impl State {
 
     /// The nearest extent that is on disk and wanted.
     fn next_extent(&mut self, table: &ExtentTable) -> Option<u32> {
+        if self.ailing {
+            return self.demanded.filter(|&id| self.place(id) == Place::Disk);
+        }
         while let Some(&id) = self.routed.front() {
             if self.entries[id as usize].place == Place::Disk {
                 return Some(id);
@@ -493,8 +499,9 @@ impl State {
         (demanded || self.distance(table, victim) > self.distance(table, id)).then_some(victim)
     }
 
-    /// A read ended.
-    pub(super) fn finish(&mut self, table: &ExtentTable, id: u32, read: ReadExtent, read_us: u32) {
+    /// A read ended. True if other readers should look: the disk works again.
+    pub(super) fn finish(&mut self, table: &ExtentTable, id: u32, read: ReadExtent, read_us: u32) -> bool {
+        let ailed = std::mem::replace(&mut self.ailing, read.is_err());
         match read {
             Ok(slot) => {
                 let entry = &mut self.entries[id as usize];
@@ -519,6 +526,7 @@ impl State {
                 self.failures.push((id, error));
             }
         }
+        ailed && !self.ailing
     }
 
     // --- the placement ---

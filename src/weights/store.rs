@@ -95,6 +95,7 @@ pub struct WeightStore {
     threads: Vec<JoinHandle<()>>,
     /// Extents by their place in the file, to find rows that are in memory anyhow.
     by_offset: Vec<u32>,
+    paths: Vec<PathBuf>,
     in_pass: bool,
     spare: Vec<Item>,
     /// The last job for rows, for its memory.
@@ -105,7 +106,9 @@ impl WeightStore {
     /// Opens the parts of a model's file (a path for each part, in order) and lays out `matrices`, which are in the order
     /// of a pass. Nothing is read until [`Self::apply`] has given it memory.
     pub fn open(paths: &[PathBuf], matrices: &[MatrixSpec], options: StoreOptions) -> Result<Self, StoreError> {
-        Self::with_source(source::open(options.source, paths)?, matrices, options)
+        let mut store = Self::with_source(source::open(options.source, paths)?, matrices, options)?;
+        store.paths = paths.to_vec();
+        Ok(store)
     }
 
     /// As [`Self::open`], with a source of one's own (to inject failures).
@@ -136,7 +139,8 @@ impl WeightStore {
             ready: Condvar::new(),
         });
         let threads = readers::start(&shared, options.readers).map_err(StoreError::Thread)?;
-        Ok(Self { shared, threads, by_offset, in_pass: false, spare: Vec::new(), spare_rows: None })
+        let paths = Vec::new();
+        Ok(Self { shared, threads, by_offset, paths, in_pass: false, spare: Vec::new(), spare_rows: None })
     }
 
     pub fn table(&self) -> &ExtentTable {
@@ -330,6 +334,12 @@ impl WeightStore {
             return None;
         }
         Some((state.resident(id)?, (begin - table.read_span(id).0) as usize))
+    }
+
+    /// Bytes of the model's file in the page cache; `None` where the system does not tell. One call of the kernel's a
+    /// part, cheap enough for once a second.
+    pub fn file_cache_bytes(&self) -> Option<u64> {
+        super::memory::file_cache_bytes(&self.paths)
     }
 
     pub fn counters(&self) -> Counters {
