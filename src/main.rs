@@ -9,6 +9,7 @@ use sipllm::commands::{self, Detailed, Outcome, UsageError};
 use sipllm::sanitize::sanitize;
 
 fn main() -> ExitCode {
+    sipllm::weights::memory::keep_heap_small();
     // clap prints its own errors and help, and exits with 2 or 0.
     let cli = Cli::parse();
     match commands::dispatch(cli) {

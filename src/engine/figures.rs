@@ -11,6 +11,8 @@ use crate::weights::{self, WeightStore, memory};
 
 /// Least time between two snapshots.
 const PERIOD: Duration = Duration::from_millis(80);
+/// Least time between two looks at the page cache.
+const FILE_CACHE_PERIOD: Duration = Duration::from_secs(1);
 /// Tokens whose times are kept.
 const RECENT: usize = 64;
 /// Tokens over which the speed of now is taken.
@@ -21,11 +23,13 @@ pub struct Figures {
     snapshot: Snapshot,
     published: Instant,
     layers: Vec<weights::LayerFigures>,
+    /// What the page cache held of the model, and when.
+    file_cache: Option<(Instant, u64)>,
 }
 
 impl Default for Figures {
     fn default() -> Self {
-        Self { snapshot: Snapshot::default(), published: Instant::now(), layers: Vec::new() }
+        Self { snapshot: Snapshot::default(), published: Instant::now(), layers: Vec::new(), file_cache: None }
     }
 }
 
@@ -53,6 +57,7 @@ impl Figures {
     /// A model went or came: nothing of the old one's figures remains.
     pub fn clear(&mut self, phase: Phase) {
         self.snapshot = Snapshot { phase, ..Snapshot::default() };
+        self.file_cache = None;
     }
 
     pub fn begin_answer(&mut self, id: GenerationId, prompt_tokens: usize, reused: usize) {
@@ -106,6 +111,10 @@ impl Figures {
         let counters = store.counters();
         self.take_layers(store);
         let process = memory::process();
+        let now = Instant::now();
+        let fresh = self.file_cache.filter(|(at, _)| now - *at < FILE_CACHE_PERIOD);
+        let (_, file_cache_bytes) =
+            *self.file_cache.insert(fresh.unwrap_or_else(|| (now, store.file_cache_bytes().unwrap_or(0))));
         if let Some(plan) = ledger.plan_in_force() {
             self.snapshot.memory = MemoryFigures {
                 budget: ledger.asked(),
@@ -120,7 +129,7 @@ impl Figures {
                 base_bytes: ledger.base_bytes(),
                 rss_bytes: process.rss_bytes,
                 peak_rss_bytes: process.peak_rss_bytes,
-                file_cache_bytes: 0,
+                file_cache_bytes,
                 available_bytes: memory::available_bytes(),
             };
         }
