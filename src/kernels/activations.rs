@@ -27,6 +27,11 @@ impl Form {
     }
 }
 
+/// Which forms, by number, weights of these types ask for.
+fn forms(kernels: Kernels, types: &[TensorType]) -> [bool; 3] {
+    [Form::F32, Form::Q32, Form::Q256].map(|form| types.iter().any(|ty| Form::of(kernels.arithmetic, *ty) == form))
+}
+
 /// 8-bit blocks of 32, block after block, each for all positions.
 #[derive(Default)]
 pub(super) struct Q32 {
@@ -64,8 +69,10 @@ pub struct Activations {
     max_positions: usize,
     pub(super) k: usize,
     pub(super) positions: usize,
+    /// The forms that there is room for.
+    room: [bool; 3],
     /// The forms that `prepare` last wrote.
-    forms: [bool; 3],
+    prepared: [bool; 3],
     /// (positions, k)
     pub(super) f32s: Vec<f32>,
     pub(super) q32: Q32,
@@ -73,21 +80,25 @@ pub struct Activations {
 }
 
 impl Activations {
-    /// Room for `max_positions` rows of up to `max_k` elements.
+    /// Room for `max_positions` rows of up to `max_k` elements, whatever types of weights they meet.
     pub fn new(kernels: Kernels, max_k: usize, max_positions: usize) -> Self {
-        let elements = max_k * max_positions;
-        let (n32, n256) = match kernels.arithmetic {
-            Arithmetic::Exact => (0, 0),
-            Arithmetic::Int8 => (elements.div_ceil(32), elements / 256),
-        };
+        Self::for_types(kernels, max_k, max_positions, TensorType::ALL)
+    }
+
+    /// The same for weights of `types` only.
+    pub fn for_types(kernels: Kernels, max_k: usize, max_positions: usize, types: &[TensorType]) -> Self {
+        let room = forms(kernels, types);
+        let elements = |form: Form| if room[form as usize] { max_k * max_positions } else { 0 };
+        let (n32, n256) = (elements(Form::Q32).div_ceil(32), elements(Form::Q256) / 256);
         Self {
             kernels,
             max_k,
             max_positions,
+            room,
             k: 0,
             positions: 0,
-            forms: [false; 3],
-            f32s: vec![0.0; elements],
+            prepared: [false; 3],
+            f32s: vec![0.0; elements(Form::F32)],
             q32: Q32 { q: vec![0; n32 * 32], scale: vec![0.0; n32], sum: vec![0.0; n32], zero: vec![0; n32] },
             q256: Q256 {
                 q: vec![0; n256 * 256],
@@ -99,19 +110,28 @@ impl Activations {
         }
     }
 
-    /// Bytes that `new` with the same arguments can come to touch.
+    /// Bytes that [`new`](Self::new) with the same arguments can come to touch.
     pub fn bytes_for(kernels: Kernels, max_k: usize, max_positions: usize) -> usize {
-        let elements = max_k * max_positions;
-        elements * 4
-            + match kernels.arithmetic {
-                Arithmetic::Exact => 0,
-                Arithmetic::Int8 => elements.div_ceil(32) * (32 + 12) + elements / 256 * (256 + 4 + 64 + 16 + 32),
-            }
+        Self::bytes_for_types(kernels, max_k, max_positions, TensorType::ALL)
+    }
+
+    /// Bytes that [`for_types`](Self::for_types) with the same arguments can come to touch.
+    pub fn bytes_for_types(kernels: Kernels, max_k: usize, max_positions: usize, types: &[TensorType]) -> usize {
+        Self::bytes_of(forms(kernels, types), max_k * max_positions)
+    }
+
+    fn bytes_of([f32s, q32, q256]: [bool; 3], elements: usize) -> usize {
+        let q32_block = 32 + size_of::<f32>() * 2 + size_of::<i32>();
+        let q256_block =
+            256 + size_of::<f32>() + size_of::<[i32; 16]>() + size_of::<[i16; 8]>() + size_of::<[i16; 16]>();
+        usize::from(f32s) * elements * size_of::<f32>()
+            + usize::from(q32) * elements.div_ceil(32) * q32_block
+            + usize::from(q256) * (elements / 256) * q256_block
     }
 
     /// Bytes that these buffers can come to touch.
     pub fn bytes(&self) -> usize {
-        Self::bytes_for(self.kernels, self.max_k, self.max_positions)
+        Self::bytes_of(self.room, self.max_k * self.max_positions)
     }
 
     /// Takes `x`, shape (positions, k), in the forms that products with weights of `types` need.
@@ -124,17 +144,15 @@ impl Activations {
         assert!(types.iter().all(|ty| k.is_multiple_of(ty.block_len())), "rows of {k} are not whole blocks");
         assert!(self.kernels.isa.is_supported(), "this processor has no {}", self.kernels.isa.name());
         (self.positions, self.k) = (positions, k);
-        let needs = |form| types.iter().any(|ty| Form::of(self.kernels.arithmetic, *ty) == form);
-        let forms @ [f32s, q32, q256] = [Form::F32, Form::Q32, Form::Q256].map(needs);
-        self.forms = forms;
+        self.prepared = forms(self.kernels, types);
+        assert!((0..3).all(|form| self.room[form] || !self.prepared[form]), "no room for activations for {types:?}");
+        let [f32s, q32, q256] = self.prepared;
         let isa = self.kernels.isa;
         let writer = Writer::new(self, x);
-        // One position is quicker done than handed out.
-        let threads = if positions == 1 { 1 } else { pool.threads() };
-        let share = |thread: usize| {
-            let mine = positions * thread / threads..positions * (thread + 1) / threads;
+        pool.for_each_chunk(positions, 1, &|_, mine| {
             for position in mine {
-                // SAFETY: the shares are disjoint; each writes what belongs to its own positions only.
+                // SAFETY: chunks are disjoint; each writes what belongs to its own positions only. The processor has the
+                // instruction set.
                 unsafe {
                     if f32s {
                         writer.copy(position);
@@ -147,13 +165,12 @@ impl Activations {
                     }
                 }
             }
-        };
-        if threads == 1 { share(0) } else { pool.run(&share) }
+        });
     }
 
     /// Whether the activations are there in this form.
     pub(super) fn has(&self, form: Form) -> bool {
-        self.forms[form as usize]
+        self.prepared[form as usize]
     }
 }
 
@@ -285,4 +302,62 @@ compiled_for_each_isa! {
 }
 compiled_for_each_isa! {
     unsafe fn write_q256(writer: &Writer<'_>, position: usize) = q256_blocks;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::Isa;
+
+    #[test]
+    fn elements_are_rounded_to_the_nearest_with_ties_to_even() {
+        let mut x = [0.0_f32; 32];
+        x[..6].copy_from_slice(&[127.0, -127.0, 0.5, 1.5, -2.5, 2.51]);
+        let mut q = [0; 32];
+        assert_eq!(quantise(&x, &mut q), 1.0);
+        assert_eq!(q[..6], [127, -127, 0, 2, -2, 3]);
+    }
+
+    #[test]
+    fn a_block_of_zeros_or_of_next_to_nothing_is_zero() {
+        for x in [[0.0_f32; 32], [1e-38; 32]] {
+            let mut q = [1; 32];
+            assert_eq!(quantise(&x, &mut q), 0.0);
+            assert_eq!(q, [0; 32]);
+        }
+    }
+
+    #[test]
+    fn every_isa_and_number_of_threads_quantises_to_the_same_bits() {
+        let (k, positions) = (1024, 5);
+        let x: Vec<f32> = (0..k * positions).map(|i| ((i * 7919 % 2003) as f32 - 1001.0).powi(3) * 1e-7).collect();
+        let types = [TensorType::F32, TensorType::Q4_0, TensorType::Q6_K];
+        let quantised = |isa, threads| {
+            let kernels = Kernels { isa, arithmetic: Arithmetic::Int8 };
+            let mut acts = Activations::for_types(kernels, k, positions, &types);
+            acts.prepare(&Pool::new(threads), &x, positions, k, &types);
+            acts
+        };
+        let scalar = quantised(Isa::Scalar, 1);
+        assert_eq!(scalar.f32s, x);
+        for isa in Isa::supported() {
+            let acts = quantised(isa, 3);
+            assert!(acts.q32.q == scalar.q32.q && acts.q256.q == scalar.q256.q, "{}", isa.name());
+            assert!(acts.q32.scale == scalar.q32.scale && acts.q256.scale == scalar.q256.scale, "{}", isa.name());
+            assert!(acts.q32.sum == scalar.q32.sum && acts.q32.zero == scalar.q32.zero, "{}", isa.name());
+            assert!(acts.q256.zero == scalar.q256.zero, "{}", isa.name());
+            assert!(acts.q256.sums32 == scalar.q256.sums32 && acts.q256.sums16 == scalar.q256.sums16, "{}", isa.name());
+        }
+    }
+
+    #[test]
+    fn room_is_made_and_priced_for_the_types_asked_for() {
+        let kernels = Kernels::new(Arithmetic::Int8);
+        let acts = Activations::for_types(kernels, 512, 2, &[TensorType::Q4_K]);
+        assert_eq!(acts.bytes(), 4 * (256 + 4 + 64 + 16 + 32));
+        assert_eq!(acts.bytes(), Activations::bytes_for_types(kernels, 512, 2, &[TensorType::Q4_K]));
+        assert!(acts.f32s.is_empty() && acts.q32.q.is_empty());
+        let exact = Kernels::new(Arithmetic::Exact);
+        assert_eq!(Activations::bytes_for(exact, 512, 2), 512 * 2 * 4);
+    }
 }

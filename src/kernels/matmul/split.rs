@@ -99,3 +99,72 @@ impl<'a> Split<'a> {
 fn groups(task: &Task, group_rows: usize) -> usize {
     if task.rows == 0 { 0 } else { (task.rows / group_rows).max(1) }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+    use crate::gguf::TensorType;
+
+    /// Tasks of these numbers of rows of 64 elements.
+    fn tasks(rows: &[usize]) -> Vec<Task<'static>> {
+        static WEIGHTS: [u8; 1 << 16] = [0; 1 << 16];
+        let task = |rows: usize| Task {
+            out: 0,
+            first_row: 0,
+            rows,
+            ty: TensorType::Q8_0,
+            weights: &WEIGHTS[..rows * 68],
+            positions: None,
+        };
+        rows.iter().map(|rows| task(*rows)).collect()
+    }
+
+    #[test]
+    fn every_row_is_handed_out_once_whoever_comes() {
+        for rows in [&[640][..], &[1], &[15, 0, 17, 31, 32, 33], &[16; 40], &[500, 3, 300]] {
+            for threads in [1, 2, 3, 7, 100] {
+                let tasks = tasks(rows);
+                let split = Split::new(&tasks, 16, threads, 1);
+                let taken: Vec<Vec<AtomicU32>> =
+                    rows.iter().map(|rows| (0..*rows).map(|_| AtomicU32::new(0)).collect()).collect();
+                // The last thread comes first and may take everything; the others find the rest.
+                for thread in (0..threads).rev() {
+                    split.for_each(thread, |portion| {
+                        assert!(portion.rows.start.is_multiple_of(16));
+                        taken[portion.task][portion.rows].iter().for_each(|row| {
+                            row.fetch_add(1, Ordering::Relaxed);
+                        });
+                        true
+                    });
+                }
+                assert!(taken.iter().flatten().all(|row| row.load(Ordering::Relaxed) == 1), "{rows:?}, {threads}");
+            }
+        }
+    }
+
+    #[test]
+    fn runs_are_equal_in_cost_to_half_a_group() {
+        let tasks = tasks(&[320, 64, 256]);
+        for threads in 1..8 {
+            let split = Split::new(&tasks, 16, threads, 1);
+            for run in 0..threads {
+                let groups = (split.bounds[run + 1] - split.bounds[run]) as f64;
+                assert!((groups - 40.0 / threads as f64).abs() <= 1.0, "{threads} threads: {:?}", split.bounds);
+            }
+        }
+    }
+
+    #[test]
+    fn a_thread_that_is_told_to_stop_takes_no_more() {
+        let tasks = tasks(&[640]);
+        let split = Split::new(&tasks, 16, 1, 1);
+        let mut portions = 0;
+        split.for_each(0, |_| {
+            portions += 1;
+            portions < 3
+        });
+        assert_eq!(portions, 3);
+    }
+}

@@ -207,3 +207,49 @@ mod properties {
         }
     }
 }
+
+/// A product of 64 rows and 4 positions with `tasks` as they come out of `cut`.
+fn run_tasks(cut: impl Fn(&Product) -> Vec<Task<'_>>, cancel: &Cancel) -> Result<(), Cancelled> {
+    let product = Product::random(TensorType::Q4_0, 256, 64, 4, 3);
+    let (kernels, pool) = (Kernels::new(Arithmetic::Int8), Pool::new(2));
+    let mut acts = Activations::new(kernels, 256, 4);
+    acts.prepare(&pool, &product.x, 4, 256, &[product.ty]);
+    let mut data = vec![0.0; 4 * 64];
+    let mut outs = [MatrixOut { data: &mut data, row_stride: 64 }];
+    matmul(kernels, &pool, &acts, &mut outs, &cut(&product), cancel)
+}
+
+fn whole<'a>(product: &'a Product, positions: Option<&'a [u32]>) -> Task<'a> {
+    Task { out: 0, first_row: 0, rows: 64, ty: product.ty, weights: &product.weights, positions }
+}
+
+#[test]
+fn a_cancelled_product_says_so() {
+    let handle = super::super::CancelHandle::new();
+    let token = handle.token();
+    assert_eq!(run_tasks(|product| vec![whole(product, None)], &token), Ok(()));
+    handle.cancel();
+    assert_eq!(run_tasks(|product| vec![whole(product, None)], &token), Err(Cancelled));
+}
+
+#[test]
+fn experts_may_share_an_output_for_positions_of_their_own() {
+    let lists: [&[u32]; 3] = [&[0, 3], &[1, 2], &[]];
+    let outcome = run_tasks(|product| lists.map(|list| whole(product, Some(list))).into(), &Cancel::never());
+    assert_eq!(outcome, Ok(()));
+}
+
+#[test]
+#[should_panic(expected = "tasks share outputs")]
+fn tasks_that_write_the_same_place_are_refused() {
+    let _ = run_tasks(|product| vec![whole(product, Some(&[0, 3])), whole(product, Some(&[3]))], &Cancel::never());
+}
+
+#[test]
+#[should_panic(expected = "not prepared for")]
+fn activations_in_another_form_than_the_weights_ask_are_refused() {
+    let _ = run_tasks(
+        |product| vec![Task { ty: TensorType::F32, weights: &[0; 1024], rows: 1, ..whole(product, None) }],
+        &Cancel::never(),
+    );
+}

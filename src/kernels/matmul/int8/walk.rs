@@ -30,6 +30,9 @@ pub(super) trait Dots {
     );
 }
 
+/// Bytes beyond the next group of rows that are fetched while this one is computed.
+const FURTHER: usize = 1024;
+
 /// Computes a tile: with `U` positions and, where there are many, `T` vectors of rows at a time.
 ///
 /// # Safety
@@ -65,8 +68,9 @@ fn groups<L: Lanes>(rows: usize) -> impl Iterator<Item = usize> {
 #[inline(always)]
 unsafe fn rows_at<L: Lanes, B: Blocks>(tile: &Tile<'_>, row: usize, block: usize) -> Rows {
     let group = tile.weights.as_ptr().wrapping_add(row * tile.row_bytes);
-    // While one group of rows is computed, the next one, which follows it in memory, is fetched front to back.
-    let ahead = group.wrapping_add(L::ROWS * (tile.row_bytes + block * B::BYTES));
+    // While one group of rows is computed, the next one, which follows it in memory, is fetched front to back, and a bit
+    // more: its last row is needed as soon as its first.
+    let ahead = group.wrapping_add(L::ROWS * (tile.row_bytes + block * B::BYTES) + FURTHER);
     // SAFETY: the rows and the block are part of the weights.
     unsafe { Rows::new(group.wrapping_add(block * B::BYTES), tile.row_bytes, ahead, B::BYTES) }
 }

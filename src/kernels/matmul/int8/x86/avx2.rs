@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::super::lanes::{Ahead, Simd};
+use super::opaque;
 
 /// Proof of AVX2, FMA and F16C, and of AVX-VNNI if so said.
 #[derive(Clone, Copy)]
@@ -86,11 +87,13 @@ impl<const VNNI: bool> Simd for Ymm<VNNI> {
             if let Ahead::Line(ahead) = ahead {
                 _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
             }
+            let from = opaque(from);
+            let halves = [from, from.add(4 * stride)];
             // Rows i and i + 4 in the two halves of vector i.
             let mut rows = [_mm256_setzero_si256(); 4];
             for (i, rows) in rows.iter_mut().enumerate() {
-                let low = _mm_loadu_si128(from.add(i * stride).cast());
-                let high = _mm_loadu_si128(from.add((i + 4) * stride).cast());
+                let low = _mm_loadu_si128(halves[0].add(i * stride).cast());
+                let high = _mm_loadu_si128(halves[1].add(i * stride).cast());
                 *rows = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), high);
                 if let (Ahead::Same(ahead), 0 | 2) = (ahead, i) {
                     _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(i * 32).cast());

@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::super::lanes::{Ahead, Simd};
+use super::opaque;
 
 /// Proof of AVX-512 F, BW, DQ, VL and VNNI (with AVX2, FMA and F16C).
 #[derive(Clone, Copy)]
@@ -85,13 +86,15 @@ impl Simd for Zmm {
             if let Ahead::Line(ahead) = ahead {
                 _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
             }
+            let from = opaque(from);
+            let quarters = [from, from.add(4 * stride), from.add(8 * stride), from.add(8 * stride).add(4 * stride)];
             // Rows i, i + 4, i + 8 and i + 12 in the four quarters of vector i.
             let mut rows = [_mm512_setzero_si512(); 4];
             for (i, rows) in rows.iter_mut().enumerate() {
-                let mut v = _mm512_castsi128_si512(_mm_loadu_si128(from.add(i * stride).cast()));
-                v = _mm512_inserti32x4::<1>(v, _mm_loadu_si128(from.add((i + 4) * stride).cast()));
-                v = _mm512_inserti32x4::<2>(v, _mm_loadu_si128(from.add((i + 8) * stride).cast()));
-                *rows = _mm512_inserti32x4::<3>(v, _mm_loadu_si128(from.add((i + 12) * stride).cast()));
+                let mut v = _mm512_castsi128_si512(_mm_loadu_si128(quarters[0].add(i * stride).cast()));
+                v = _mm512_inserti32x4::<1>(v, _mm_loadu_si128(quarters[1].add(i * stride).cast()));
+                v = _mm512_inserti32x4::<2>(v, _mm_loadu_si128(quarters[2].add(i * stride).cast()));
+                *rows = _mm512_inserti32x4::<3>(v, _mm_loadu_si128(quarters[3].add(i * stride).cast()));
                 if let Ahead::Same(ahead) = ahead {
                     _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(i * 64).cast());
                 }
