@@ -1,7 +1,10 @@
-//! Activations in the forms that matrix products take: f32, or 8-bit blocks of 32 or of 256 with a scale each.
+//! Activations in the forms that matrix products take: f32, or blocks of 32 or of 256 integers with a scale each.
 //!
-//! A block's scale is its largest magnitude / 127; elements are rounded to the nearest integer, ties to even, so that they
-//! lie in -127..=127. Sums of the integers come along: a weight format with a zero point or a minimum needs them.
+//! An integer is `256 * high + low`, both of them 8 bits within -127..=127: two planes for the 8-bit instructions. One
+//! plane would do with half the work, but its rounding is what makes answers differ from those of exact arithmetic: a
+//! block's outlier leaves few bits to its other elements. A block's scale is its largest magnitude / 32512; elements are
+//! rounded to the nearest integer, ties to even, those that leave a low part of -128 to the next. Sums of the integers
+//! come along: a weight format with a zero point or a minimum needs them.
 
 use super::multiversion::compiled_for_each_isa;
 use super::{Arithmetic, Kernels, Pool};
@@ -32,11 +35,13 @@ fn forms(kernels: Kernels, types: &[TensorType]) -> [bool; 3] {
     [Form::F32, Form::Q32, Form::Q256].map(|form| types.iter().any(|ty| Form::of(kernels.arithmetic, *ty) == form))
 }
 
-/// 8-bit blocks of 32, block after block, each for all positions.
+/// Blocks of 32, block after block, each for all positions.
 #[derive(Default)]
 pub(super) struct Q32 {
     /// (blocks, positions, 32)
-    pub q: Vec<i8>,
+    pub high: Vec<i8>,
+    /// (blocks, positions, 32)
+    pub low: Vec<i8>,
     /// (blocks, positions)
     pub scale: Vec<f32>,
     /// (blocks, positions): the scale times the sum of the integers
@@ -45,19 +50,21 @@ pub(super) struct Q32 {
     pub zero: Vec<i32>,
 }
 
-/// 8-bit blocks of 256, block after block, each for all positions.
+/// Blocks of 256, block after block, each for all positions.
 #[derive(Default)]
 pub(super) struct Q256 {
     /// (blocks, positions, 256)
-    pub q: Vec<i8>,
+    pub high: Vec<i8>,
+    /// (blocks, positions, 256)
+    pub low: Vec<i8>,
     /// (blocks, positions)
     pub scale: Vec<f32>,
     /// (blocks, positions, 16): -4 times the sum of each 16 integers
     pub zero: Vec<i32>,
-    /// (blocks, positions, 4, 2): sums of each 32 integers, in the order 0 2, 1 3, 4 6, 5 7
-    pub sums32: Vec<[i16; 8]>,
-    /// (blocks, positions, 8, 2): sums of each 16 integers, in the order 0 2, 1 3, 4 6, 5 7, ...
-    pub sums16: Vec<[i16; 16]>,
+    /// (blocks, positions, planes, 4, 2): sums of each 32, high plane first, in the order 0 2, 1 3, 4 6, 5 7
+    pub sums32: Vec<[[i16; 8]; 2]>,
+    /// (blocks, positions, planes, 8, 2): sums of each 16, high plane first, in the order 0 2, 1 3, 4 6, 5 7, ...
+    pub sums16: Vec<[[i16; 16]; 2]>,
 }
 
 /// Activations of some positions, in the forms that the weight types of the next products need.
@@ -99,13 +106,20 @@ impl Activations {
             positions: 0,
             prepared: [false; 3],
             f32s: vec![0.0; elements(Form::F32)],
-            q32: Q32 { q: vec![0; n32 * 32], scale: vec![0.0; n32], sum: vec![0.0; n32], zero: vec![0; n32] },
+            q32: Q32 {
+                high: vec![0; n32 * 32],
+                low: vec![0; n32 * 32],
+                scale: vec![0.0; n32],
+                sum: vec![0.0; n32],
+                zero: vec![0; n32],
+            },
             q256: Q256 {
-                q: vec![0; n256 * 256],
+                high: vec![0; n256 * 256],
+                low: vec![0; n256 * 256],
                 scale: vec![0.0; n256],
                 zero: vec![0; n256 * 16],
-                sums32: vec![[0; 8]; n256],
-                sums16: vec![[0; 16]; n256],
+                sums32: vec![[[0; 8]; 2]; n256],
+                sums16: vec![[[0; 16]; 2]; n256],
             },
         }
     }
@@ -121,9 +135,12 @@ impl Activations {
     }
 
     fn bytes_of([f32s, q32, q256]: [bool; 3], elements: usize) -> usize {
-        let q32_block = 32 + size_of::<f32>() * 2 + size_of::<i32>();
-        let q256_block =
-            256 + size_of::<f32>() + size_of::<[i32; 16]>() + size_of::<[i16; 8]>() + size_of::<[i16; 16]>();
+        let q32_block = 2 * 32 + size_of::<f32>() * 2 + size_of::<i32>();
+        let q256_block = 2 * 256
+            + size_of::<f32>()
+            + size_of::<[i32; 16]>()
+            + 2 * size_of::<[i16; 8]>()
+            + 2 * size_of::<[i16; 16]>();
         usize::from(f32s) * elements * size_of::<f32>()
             + usize::from(q32) * elements.div_ceil(32) * q32_block
             + usize::from(q256) * (elements / 256) * q256_block
@@ -174,14 +191,21 @@ impl Activations {
     }
 }
 
+/// The two planes of integers.
+#[derive(Clone, Copy)]
+struct Planes {
+    high: *mut i8,
+    low: *mut i8,
+}
+
 /// Where the threads of one `prepare` write: each its own positions, which lie apart in every buffer.
 struct Writer<'a> {
     x: &'a [f32],
     positions: usize,
     k: usize,
     f32s: *mut f32,
-    q32: (*mut i8, *mut f32, *mut f32, *mut i32),
-    q256: (*mut i8, *mut f32, *mut i32, *mut [i16; 8], *mut [i16; 16]),
+    q32: (Planes, *mut f32, *mut f32, *mut i32),
+    q256: (Planes, *mut f32, *mut i32, *mut [[i16; 8]; 2], *mut [[i16; 16]; 2]),
 }
 
 // SAFETY: the pointers are written through only by the unsafe functions below, which ask for positions of one's own.
@@ -196,9 +220,14 @@ impl<'a> Writer<'a> {
             positions: to.positions,
             k: to.k,
             f32s: to.f32s.as_mut_ptr(),
-            q32: (a.q.as_mut_ptr(), a.scale.as_mut_ptr(), a.sum.as_mut_ptr(), a.zero.as_mut_ptr()),
+            q32: (
+                Planes { high: a.high.as_mut_ptr(), low: a.low.as_mut_ptr() },
+                a.scale.as_mut_ptr(),
+                a.sum.as_mut_ptr(),
+                a.zero.as_mut_ptr(),
+            ),
             q256: (
-                b.q.as_mut_ptr(),
+                Planes { high: b.high.as_mut_ptr(), low: b.low.as_mut_ptr() },
                 b.scale.as_mut_ptr(),
                 b.zero.as_mut_ptr(),
                 b.sums32.as_mut_ptr(),
@@ -220,12 +249,14 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Below this magnitude a block counts as zeros: 127 divided by it would not be finite enough.
+/// Below this magnitude a block counts as zeros: the largest integer divided by it would not be finite enough.
 const LEAST: f32 = 1e-30;
+/// The integer that a block's largest magnitude becomes: 127 in the high plane.
+const LARGEST: f32 = 127.0 * 256.0;
 
-/// Rounds a block to 8-bit integers; returns the scale.
+/// Rounds a block to integers in two planes; returns the scale.
 #[inline(always)]
-fn quantise<const N: usize>(x: &[f32; N], q: &mut [i8; N]) -> f32 {
+fn quantise<const N: usize>(x: &[f32; N], high: &mut [i8; N], low: &mut [i8; N]) -> f32 {
     let mut largest = [0.0_f32; 16];
     for c in x.as_chunks::<16>().0 {
         for i in 0..16 {
@@ -234,11 +265,14 @@ fn quantise<const N: usize>(x: &[f32; N], q: &mut [i8; N]) -> f32 {
         }
     }
     let largest = largest.iter().fold(0.0_f32, |a, b| if *b > a { *b } else { a });
-    let (scale, inverse) = if largest > LEAST { (largest / 127.0, 127.0 / largest) } else { (0.0, 0.0) };
+    let (scale, inverse) = if largest > LEAST { (largest / LARGEST, LARGEST / largest) } else { (0.0, 0.0) };
     // Adding 1.5 x 2^23 leaves the nearest integer (ties to even) in the low bits of the significand.
     const MAGIC: f32 = 12_582_912.0;
-    for (q, x) in q.iter_mut().zip(x) {
-        *q = ((x * inverse + MAGIC).to_bits() as i32).wrapping_sub(MAGIC.to_bits() as i32) as i8;
+    for i in 0..N {
+        let q = ((x[i] * inverse + MAGIC).to_bits() as i32).wrapping_sub(MAGIC.to_bits() as i32);
+        let of_256 = (q + 128) >> 8;
+        high[i] = of_256 as i8;
+        low[i] = (q - (of_256 << 8)).max(-127) as i8;
     }
     scale
 }
@@ -252,17 +286,32 @@ fn sum<const N: usize>(q: &[i8; N]) -> i32 {
 /// As [`Writer::copy`].
 #[inline(always)]
 unsafe fn q32_blocks(writer: &Writer<'_>, position: usize) {
-    let (q, scale, scaled_sum, zero) = writer.q32;
+    let (planes, scale, scaled_sum, zero) = writer.q32;
     for (block, x) in writer.row(position).as_chunks::<32>().0.iter().enumerate() {
         let at = block * writer.positions + position;
         // SAFETY: block `at` is this position's alone, and room was made for it.
         unsafe {
-            let q = &mut *q.add(at * 32).cast::<[i8; 32]>();
-            let d = quantise(x, q);
-            let s = sum(q);
+            let high = &mut *planes.high.add(at * 32).cast::<[i8; 32]>();
+            let low = &mut *planes.low.add(at * 32).cast::<[i8; 32]>();
+            let d = quantise(x, high, low);
+            let s = (sum(high) << 8) + sum(low);
             *scale.add(at) = d;
             *scaled_sum.add(at) = d * s as f32;
             *zero.add(at) = -8 * s;
+        }
+    }
+}
+
+/// Puts the sums of each 16 elements of a plane, and of each 32, into the order in which they meet mins.
+#[inline(always)]
+fn order_sums(s: &[i16; 16], sums32: &mut [i16; 8], sums16: &mut [i16; 16]) {
+    for four in 0..4 {
+        let pair = |i: usize| s[8 * (four / 2) + 2 * i] + s[8 * (four / 2) + 2 * i + 1];
+        sums32[2 * four] = pair(four % 2);
+        sums32[2 * four + 1] = pair(four % 2 + 2);
+        for i in 0..2 {
+            sums16[4 * four + 2 * i] = s[4 * four + i];
+            sums16[4 * four + 2 * i + 1] = s[4 * four + i + 2];
         }
     }
 }
@@ -271,27 +320,23 @@ unsafe fn q32_blocks(writer: &Writer<'_>, position: usize) {
 /// As [`Writer::copy`].
 #[inline(always)]
 unsafe fn q256_blocks(writer: &Writer<'_>, position: usize) {
-    let (q, scale, zero, sums32, sums16) = writer.q256;
+    let (planes, scale, zero, sums32, sums16) = writer.q256;
     for (block, x) in writer.row(position).as_chunks::<256>().0.iter().enumerate() {
         let at = block * writer.positions + position;
         // SAFETY: block `at` is this position's alone, and room was made for it.
         unsafe {
-            let q = &mut *q.add(at * 256).cast::<[i8; 256]>();
-            *scale.add(at) = quantise(x, q);
+            let high = &mut *planes.high.add(at * 256).cast::<[i8; 256]>();
+            let low = &mut *planes.low.add(at * 256).cast::<[i8; 256]>();
+            *scale.add(at) = quantise(x, high, low);
             let zero = &mut *zero.add(at * 16).cast::<[i32; 16]>();
-            let mut s = [0_i16; 16];
-            for (i, q) in q.as_chunks::<16>().0.iter().enumerate() {
-                s[i] = sum(q) as i16;
-                zero[i] = -4 * i32::from(s[i]);
+            let mut s = [[0_i16; 16]; 2];
+            for i in 0..16 {
+                let (high, low) = (sum(&high.as_chunks::<16>().0[i]), sum(&low.as_chunks::<16>().0[i]));
+                (s[0][i], s[1][i]) = (high as i16, low as i16);
+                zero[i] = -4 * ((high << 8) + low);
             }
-            for four in 0..4 {
-                let pair = |i: usize| s[8 * (four / 2) + 2 * i] + s[8 * (four / 2) + 2 * i + 1];
-                (*sums32.add(at))[2 * four] = pair(four % 2);
-                (*sums32.add(at))[2 * four + 1] = pair(four % 2 + 2);
-                for i in 0..2 {
-                    (*sums16.add(at))[4 * four + 2 * i] = s[4 * four + i];
-                    (*sums16.add(at))[4 * four + 2 * i + 1] = s[4 * four + i + 2];
-                }
+            for plane in 0..2 {
+                order_sums(&s[plane], &mut (*sums32.add(at))[plane], &mut (*sums16.add(at))[plane]);
             }
         }
     }
@@ -312,18 +357,33 @@ mod tests {
     #[test]
     fn elements_are_rounded_to_the_nearest_with_ties_to_even() {
         let mut x = [0.0_f32; 32];
-        x[..6].copy_from_slice(&[127.0, -127.0, 0.5, 1.5, -2.5, 2.51]);
-        let mut q = [0; 32];
-        assert_eq!(quantise(&x, &mut q), 1.0);
-        assert_eq!(q[..6], [127, -127, 0, 2, -2, 3]);
+        x[..8].copy_from_slice(&[32512.0, -32512.0, 0.5, 1.5, -2.5, 2.51, 300.0, -300.0]);
+        let (mut high, mut low) = ([0; 32], [0; 32]);
+        assert_eq!(quantise(&x, &mut high, &mut low), 1.0);
+        assert_eq!(high[..8], [127, -127, 0, 0, 0, 0, 1, -1]);
+        assert_eq!(low[..8], [0, 0, 0, 2, -2, 3, 44, -44]);
+    }
+
+    #[test]
+    fn both_planes_stay_within_127_and_make_up_the_element() {
+        for first in (-32512..32512).step_by(31) {
+            let x: [f32; 32] = std::array::from_fn(|i| if i == 31 { 32512.0 } else { (first + i as i32) as f32 });
+            let (mut high, mut low) = ([0; 32], [0; 32]);
+            quantise(&x, &mut high, &mut low);
+            for i in 0..31 {
+                let q = 256 * i32::from(high[i]) + i32::from(low[i]);
+                assert!(high[i] != -128 && low[i] != -128, "{}", x[i]);
+                assert!((q - x[i] as i32).abs() <= 1 && (q == x[i] as i32 || low[i] == -127), "{} is {q}", x[i]);
+            }
+        }
     }
 
     #[test]
     fn a_block_of_zeros_or_of_next_to_nothing_is_zero() {
         for x in [[0.0_f32; 32], [1e-38; 32]] {
-            let mut q = [1; 32];
-            assert_eq!(quantise(&x, &mut q), 0.0);
-            assert_eq!(q, [0; 32]);
+            let (mut high, mut low) = ([1; 32], [1; 32]);
+            assert_eq!(quantise(&x, &mut high, &mut low), 0.0);
+            assert_eq!((high, low), ([0; 32], [0; 32]));
         }
     }
 
@@ -342,7 +402,8 @@ mod tests {
         assert_eq!(scalar.f32s, x);
         for isa in Isa::supported() {
             let acts = quantised(isa, 3);
-            assert!(acts.q32.q == scalar.q32.q && acts.q256.q == scalar.q256.q, "{}", isa.name());
+            assert!(acts.q32.high == scalar.q32.high && acts.q256.high == scalar.q256.high, "{}", isa.name());
+            assert!(acts.q32.low == scalar.q32.low && acts.q256.low == scalar.q256.low, "{}", isa.name());
             assert!(acts.q32.scale == scalar.q32.scale && acts.q256.scale == scalar.q256.scale, "{}", isa.name());
             assert!(acts.q32.sum == scalar.q32.sum && acts.q32.zero == scalar.q32.zero, "{}", isa.name());
             assert!(acts.q256.zero == scalar.q256.zero, "{}", isa.name());
@@ -354,9 +415,9 @@ mod tests {
     fn room_is_made_and_priced_for_the_types_asked_for() {
         let kernels = Kernels::new(Arithmetic::Int8);
         let acts = Activations::for_types(kernels, 512, 2, &[TensorType::Q4_K]);
-        assert_eq!(acts.bytes(), 4 * (256 + 4 + 64 + 16 + 32));
+        assert_eq!(acts.bytes(), 4 * (512 + 4 + 64 + 32 + 64));
         assert_eq!(acts.bytes(), Activations::bytes_for_types(kernels, 512, 2, &[TensorType::Q4_K]));
-        assert!(acts.f32s.is_empty() && acts.q32.q.is_empty());
+        assert!(acts.f32s.is_empty() && acts.q32.high.is_empty());
         let exact = Kernels::new(Arithmetic::Exact);
         assert_eq!(Activations::bytes_for(exact, 512, 2), 512 * 2 * 4);
     }

@@ -313,19 +313,21 @@ unsafe fn add_whole<L: Lanes, B: Format, const U: usize>(
     at: [usize; U],
     sums: &mut [L::F; U],
 ) {
-    let mut a: [&[[i8; 4]; 8]; U] = [&[[0; 4]; 8]; U];
+    let mut high: [&[[i8; 4]; 8]; U] = [&[[0; 4]; 8]; U];
+    let mut low = high;
     let mut from = [l.splat(0); U];
     for u in 0..U {
         // SAFETY: block `at` is there, as asked of the caller, and has 256 integers and 16 sums.
         unsafe {
-            a[u] = &*acts.q.as_ptr().add(at[u] * 256 + sub * 32).cast();
+            high[u] = &*acts.high.as_ptr().add(at[u] * 256 + sub * 32).cast();
+            low[u] = &*acts.low.as_ptr().add(at[u] * 256 + sub * 32).cast();
             if B::BITS == 8 && !L::SIGNED {
                 let zero = acts.zero.as_ptr().add(at[u] * 16 + sub * 2);
                 from[u] = start::<L, B>(l, *zero + *zero.add(1));
             }
         }
     }
-    let dots = l.dot::<8, U>(B::BITS, w, a, from);
+    let dots = l.dot_planes::<8, U>(B::BITS, w, high, low, from);
     for u in 0..U {
         sums[u] = l.mul_add(l.to_f32(dots[u]), scale, sums[u]);
     }
@@ -347,16 +349,19 @@ unsafe fn add_halves<L: Lanes, B: Format, const U: usize>(
 ) {
     let w = w.as_chunks::<4>().0;
     for half in 0..2 {
-        let mut a: [&[[i8; 4]; 4]; U] = [&[[0; 4]; 4]; U];
+        let mut high: [&[[i8; 4]; 4]; U] = [&[[0; 4]; 4]; U];
+        let mut low = high;
         let mut from = [l.splat(0); U];
         for u in 0..U {
             // SAFETY: as in `add_whole`.
             unsafe {
-                a[u] = &*acts.q.as_ptr().add(at[u] * 256 + sub * 32 + half * 16).cast();
+                let first = at[u] * 256 + sub * 32 + half * 16;
+                high[u] = &*acts.high.as_ptr().add(first).cast();
+                low[u] = &*acts.low.as_ptr().add(first).cast();
                 from[u] = start::<L, B>(l, *acts.zero.as_ptr().add(at[u] * 16 + sub * 2 + half));
             }
         }
-        let dots = l.dot::<4, U>(B::BITS, &w[half], a, from);
+        let dots = l.dot_planes::<4, U>(B::BITS, &w[half], high, low, from);
         for u in 0..U {
             sums[u] = l.mul_add(l.to_f32(dots[u]), scales[half], sums[u]);
         }
@@ -445,8 +450,8 @@ unsafe fn finish<L: Lanes>(l: L, rest: &Rest<L>, acts: &Q256, at: usize, sum: L:
     let mins = unsafe {
         match &rest.mins {
             Mins::None => return acc,
-            Mins::Of32(mins) => l.dot_pairs::<4>(mins, &*sums32.cast()),
-            Mins::Of16(mins) => l.dot_pairs::<8>(mins, &*sums16.cast()),
+            Mins::Of32(mins) => l.dot_pairs_of_planes::<4>(mins, &*sums32.cast()),
+            Mins::Of16(mins) => l.dot_pairs_of_planes::<8>(mins, &*sums16.cast()),
         }
     };
     l.neg_mul_add(l.mul(l.to_f32(mins), scale), rest.m, acc)

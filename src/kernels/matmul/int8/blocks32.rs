@@ -182,16 +182,18 @@ unsafe fn add_block<L: Lanes, B: Format, const U: usize>(
     acc: &mut [L::F; U],
 ) {
     let acts = &acts.q32;
-    let mut a: [&[[i8; 4]; 8]; U] = [&[[0; 4]; 8]; U];
+    let mut high: [&[[i8; 4]; 8]; U] = [&[[0; 4]; 8]; U];
+    let mut low = high;
     let mut from = [l.splat(0); U];
     for u in 0..U {
         // SAFETY: block `at` is there, as asked of the caller.
         unsafe {
-            a[u] = &*acts.q.as_ptr().add(at[u] * 32).cast();
+            high[u] = &*acts.high.as_ptr().add(at[u] * 32).cast();
+            low[u] = &*acts.low.as_ptr().add(at[u] * 32).cast();
             from[u] = start::<L, B>(l, *acts.zero.get_unchecked(at[u]));
         }
     }
-    let sums = l.dot::<8, U>(B::BITS, &block.w, a, from);
+    let sums = l.dot_planes::<8, U>(B::BITS, &block.w, high, low, from);
     for u in 0..U {
         // SAFETY: as above.
         let (scale, sum) = unsafe { (*acts.scale.get_unchecked(at[u]), *acts.sum.get_unchecked(at[u])) };

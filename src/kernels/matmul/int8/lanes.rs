@@ -152,6 +152,29 @@ pub(super) trait Lanes: Copy {
     ) -> [Self::V; U];
     fn dot_pairs<const N: usize>(self, w: &[Self::V; N], a: &[[i16; 2]; N]) -> Self::V;
 
+    /// [`dot`](Self::dot) with both planes of the activations.
+    #[inline(always)]
+    fn dot_planes<const N: usize, const U: usize>(
+        self,
+        bits: u32,
+        w: &[Self::V; N],
+        high: [&[[i8; 4]; N]; U],
+        low: [&[[i8; 4]; N]; U],
+        mut start: [Self::V; U],
+    ) -> [Self::V; U] {
+        let of_256 = self.dot::<N, U>(bits, w, high, [self.splat(0); U]);
+        for u in 0..U {
+            start[u] = self.add(start[u], self.shl::<8>(of_256[u]));
+        }
+        self.dot::<N, U>(bits, w, low, start)
+    }
+
+    /// [`dot_pairs`](Self::dot_pairs) with both planes' sums.
+    #[inline(always)]
+    fn dot_pairs_of_planes<const N: usize>(self, w: &[Self::V; N], a: &[[[i16; 2]; N]; 2]) -> Self::V {
+        self.add(self.shl::<8>(self.dot_pairs::<N>(w, &a[0])), self.dot_pairs::<N>(w, &a[1]))
+    }
+
     /// Byte `N` of each lane.
     #[inline(always)]
     fn byte<const N: u32>(self, a: Self::V) -> Self::V {

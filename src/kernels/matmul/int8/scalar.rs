@@ -1,6 +1,6 @@
 //! int8 products in portable code: the definition that every vector kernel agrees with to the bit.
 //!
-//! Within a block the products are summed in integers, exactly. Each output has one f32 accumulator that the blocks are
+//! Within a block the products with both planes of the activations are summed in integers, exactly. Each output has one f32 accumulator that the blocks are
 //! added to in order, by fused multiply-add:
 //! * blocks of 32: `acc = fma(dot * da, d, acc)`, then with a minimum `acc = fma(da * sum, m, acc)`;
 //! * blocks of 256: `s = fma(dot, scale, s)` over the sub-blocks in the format's order, `acc = fma(s * da, d, acc)`, then
@@ -19,14 +19,17 @@ pub(super) fn kernel(ty: TensorType) -> Option<Kernel> {
     with_blocks!(ty, blocks(), else None)
 }
 
-fn dot(q: &[i8], a: &[i8]) -> i32 {
-    q.iter().zip(a).map(|(q, a)| i32::from(*q) * i32::from(*a)).sum()
+/// The product with both planes of the activations.
+fn dot(q: &[i8], high: &[i8], low: &[i8]) -> i32 {
+    let plane = |a: &[i8]| q.iter().zip(a).map(|(q, a)| i32::from(*q) * i32::from(*a)).sum::<i32>();
+    (plane(high) << 8) + plane(low)
 }
 
 /// Adds the product of a block of 32 to an accumulator.
 fn add_block_32<B: Blocks>(q: &[i8], scales: &Scales, acts: &Activations, at: usize, acc: f32) -> f32 {
     let a = &acts.q32;
-    let sum = dot(q, &a.q[at * 32..at * 32 + 32]) as f32 * a.scale[at];
+    let block = at * 32..at * 32 + 32;
+    let sum = dot(q, &a.high[block.clone()], &a.low[block]) as f32 * a.scale[at];
     let acc = sum.mul_add(scales.d, acc);
     if B::MIN { a.sum[at].mul_add(scales.m, acc) } else { acc }
 }
@@ -34,16 +37,18 @@ fn add_block_32<B: Blocks>(q: &[i8], scales: &Scales, acts: &Activations, at: us
 /// Adds the product of a block of 256 to an accumulator.
 fn add_block_256<B: Blocks>(q: &[i8], scales: &Scales, acts: &Activations, at: usize, acc: f32) -> f32 {
     let a = &acts.q256;
-    let (q, a, da) = (&q[..256], &a.q[at * 256..at * 256 + 256], a.scale[at]);
+    let (q, da) = (&q[..256], a.scale[at]);
+    let (high, low) = (&a.high[at * 256..at * 256 + 256], &a.low[at * 256..at * 256 + 256]);
     let mut sum = 0.0_f32;
     let mut mins = 0;
     for sub in B::ORDER {
         for first in (sub * 32..sub * 32 + 32).step_by(B::SUB) {
             let elements = first..first + B::SUB;
-            let product = dot(&q[elements.clone()], &a[elements.clone()]);
+            let product = dot(&q[elements.clone()], &high[elements.clone()], &low[elements.clone()]);
             sum = (product as f32).mul_add(f32::from(scales.scale[first / B::SUB]), sum);
             if B::MIN {
-                let total: i32 = a[elements].iter().map(|a| i32::from(*a)).sum();
+                let plane = |a: &[i8]| a.iter().map(|a| i32::from(*a)).sum::<i32>();
+                let total = (plane(&high[elements.clone()]) << 8) + plane(&low[elements]);
                 mins += i32::from(scales.min[first / B::SUB]) * total;
             }
         }
