@@ -50,6 +50,10 @@ pub(super) struct Q32 {
     pub zero: Vec<i32>,
 }
 
+/// Sums of a block of 256, by plane.
+type SumsOf32 = [[i16; 8]; 2];
+type SumsOf16 = [[i16; 16]; 2];
+
 /// Blocks of 256, block after block, each for all positions.
 #[derive(Default)]
 pub(super) struct Q256 {
@@ -62,9 +66,9 @@ pub(super) struct Q256 {
     /// (blocks, positions, 16): -4 times the sum of each 16 integers
     pub zero: Vec<i32>,
     /// (blocks, positions, planes, 4, 2): sums of each 32, high plane first, in the order 0 2, 1 3, 4 6, 5 7
-    pub sums32: Vec<[[i16; 8]; 2]>,
+    pub sums32: Vec<SumsOf32>,
     /// (blocks, positions, planes, 8, 2): sums of each 16, high plane first, in the order 0 2, 1 3, 4 6, 5 7, ...
-    pub sums16: Vec<[[i16; 16]; 2]>,
+    pub sums16: Vec<SumsOf16>,
 }
 
 /// Activations of some positions, in the forms that the weight types of the next products need.
@@ -205,7 +209,7 @@ struct Writer<'a> {
     k: usize,
     f32s: *mut f32,
     q32: (Planes, *mut f32, *mut f32, *mut i32),
-    q256: (Planes, *mut f32, *mut i32, *mut [[i16; 8]; 2], *mut [[i16; 16]; 2]),
+    q256: (Planes, *mut f32, *mut i32, *mut SumsOf32, *mut SumsOf16),
 }
 
 // SAFETY: the pointers are written through only by the unsafe functions below, which ask for positions of one's own.
@@ -335,8 +339,9 @@ unsafe fn q256_blocks(writer: &Writer<'_>, position: usize) {
                 (s[0][i], s[1][i]) = (high as i16, low as i16);
                 zero[i] = -4 * ((high << 8) + low);
             }
-            for plane in 0..2 {
-                order_sums(&s[plane], &mut (*sums32.add(at))[plane], &mut (*sums16.add(at))[plane]);
+            let (sums32, sums16) = (&mut *sums32.add(at), &mut *sums16.add(at));
+            for ((s, sums32), sums16) in s.iter().zip(sums32).zip(sums16) {
+                order_sums(s, sums32, sums16);
             }
         }
     }
@@ -367,7 +372,8 @@ mod tests {
     #[test]
     fn both_planes_stay_within_127_and_make_up_the_element() {
         for first in (-32512..32512).step_by(31) {
-            let x: [f32; 32] = std::array::from_fn(|i| if i == 31 { 32512.0 } else { (first + i as i32) as f32 });
+            let x: [f32; 32] =
+                std::array::from_fn(|i| if i == 31 { 32512.0 } else { (first + i as i32).min(32512) as f32 });
             let (mut high, mut low) = ([0; 32], [0; 32]);
             quantise(&x, &mut high, &mut low);
             for i in 0..31 {
