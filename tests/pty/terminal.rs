@@ -1,0 +1,163 @@
+//! A pseudo terminal with a vt100 screen; it answers cursor queries as terminals do.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+
+/// Long enough for a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Output {
+    screen: vt100::Parser,
+    bytes: Vec<u8>,
+}
+
+pub struct Terminal {
+    output: Arc<Mutex<Output>>,
+    keys: Arc<Mutex<Box<dyn Write + Send>>>,
+    master: Box<dyn MasterPty + Send>,
+    child: Box<dyn Child + Send + Sync>,
+    /// Configuration, chats and history of this run.
+    pub home: tempfile::TempDir,
+}
+
+/// A golden model: real arithmetic, random words.
+pub fn model() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/models/llama.gguf")
+}
+
+impl Terminal {
+    /// The program with a model, in a terminal of this size.
+    pub fn chat(columns: u16, rows: u16, arguments: &[&str]) -> Terminal {
+        let home = tempfile::tempdir().unwrap();
+        Self::start(columns, rows, arguments, &[], home)
+    }
+
+    pub fn start(
+        columns: u16,
+        rows: u16,
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+        home: tempfile::TempDir,
+    ) -> Terminal {
+        let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
+        let pair = native_pty_system().openpty(size).unwrap();
+        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_sipllm"));
+        command.env_clear();
+        command.env("PATH", std::env::var("PATH").unwrap_or_default());
+        command.env("TERM", "xterm-256color");
+        command.env("HOME", home.path());
+        for name in ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"] {
+            command.env(name, home.path().join(name));
+        }
+        for (name, value) in variables {
+            command.env(name, value);
+        }
+        command.args(["chat", "--threads", "1"]);
+        command.arg(model());
+        command.args(arguments);
+        let child = pair.slave.spawn_command(command).unwrap();
+        let mut reader = pair.master.try_clone_reader().unwrap();
+        let keys = Arc::new(Mutex::new(pair.master.take_writer().unwrap()));
+        let output = Arc::new(Mutex::new(Output { screen: vt100::Parser::new(rows, columns, 0), bytes: Vec::new() }));
+        let (sink, answers) = (output.clone(), keys.clone());
+        std::thread::spawn(move || {
+            let mut buffer = [0; 65536];
+            while let Ok(n @ 1..) = reader.read(&mut buffer) {
+                let mut output = sink.lock().unwrap();
+                output.screen.process(&buffer[..n]);
+                output.bytes.extend_from_slice(&buffer[..n]);
+                if buffer[..n].windows(4).any(|w| w == b"\x1b[6n") {
+                    let (row, column) = output.screen.screen().cursor_position();
+                    let _ = write!(answers.lock().unwrap(), "\x1b[{};{}R", row + 1, column + 1);
+                }
+            }
+        });
+        Terminal { output, keys, master: pair.master, child, home }
+    }
+
+    pub fn keys(&self, keys: &str) {
+        let mut writer = self.keys.lock().unwrap();
+        writer.write_all(keys.as_bytes()).unwrap();
+        writer.flush().unwrap();
+    }
+
+    /// A line and Enter.
+    pub fn line(&self, text: &str) {
+        self.keys(text);
+        self.keys("\r");
+    }
+
+    pub fn screen(&self) -> String {
+        self.output.lock().unwrap().screen.screen().contents()
+    }
+
+    /// Everything written so far, as it was.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.output.lock().unwrap().bytes.clone()
+    }
+
+    pub fn byte_count(&self) -> usize {
+        self.output.lock().unwrap().bytes.len()
+    }
+
+    /// Waits until the screen shows this.
+    pub fn wait_for(&self, what: &str) -> String {
+        self.wait_until(what, |screen| screen.contains(what))
+    }
+
+    pub fn wait_until(&self, what: &str, holds: impl Fn(&str) -> bool) -> String {
+        let since = Instant::now();
+        loop {
+            let screen = self.screen();
+            if holds(&screen) {
+                return screen;
+            }
+            assert!(since.elapsed() < PATIENCE, "waited in vain for {what:?}:\n{screen}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// A model is loaded and the line waits for input.
+    pub fn wait_ready(&self) -> String {
+        self.wait_for("is ready")
+    }
+
+    pub fn resize(&self, columns: u16, rows: u16) {
+        self.output.lock().unwrap().screen.screen_mut().set_size(rows, columns);
+        self.master.resize(PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 }).unwrap();
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.process_id().unwrap()
+    }
+
+    pub fn signal(&self, name: &str) {
+        let done = std::process::Command::new("kill").args([format!("-{name}"), self.pid().to_string()]).status();
+        assert!(done.unwrap().success());
+    }
+
+    /// The terminal's modes, in words.
+    pub fn modes(&self) -> String {
+        format!("{:?}", self.master.get_termios().unwrap())
+    }
+
+    /// Waits for the end; the exit code, and the chat's folders for another run.
+    pub fn wait_end(mut self) -> (u32, Vec<u8>, String, tempfile::TempDir) {
+        let since = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(since.elapsed() < PATIENCE, "it does not end:\n{}", self.screen());
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        // What was written last may still be on its way through the reader.
+        std::thread::sleep(Duration::from_millis(200));
+        let modes = self.modes();
+        (status.exit_code(), self.bytes(), modes, self.home)
+    }
+}
