@@ -34,6 +34,7 @@ pub struct OpenChat {
     pub summary: Summary,
     pub messages: Vec<ChatMessage>,
     pub sampling: Option<Sampling>,
+    pub system: Option<String>,
     /// Lines that could not be read (a write cut off by a lost machine).
     pub skipped_lines: usize,
 }

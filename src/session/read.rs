@@ -24,7 +24,10 @@ pub(super) fn chat(path: &Path) -> Result<OpenChat, SessionError> {
                 chat.summary.branch_of = branch_of.map(|(id, _)| sanitize(&id).into_owned())
             }
             Ok(Record::Title { title: given }) => title = Some(sanitize(&given).into_owned()),
-            Ok(Record::Settings { sampling }) => chat.sampling = Some(sampling),
+            Ok(Record::Settings { sampling, system }) => {
+                chat.sampling = Some(sampling);
+                chat.system = system.map(|s| sanitize(&s).into_owned());
+            }
             Ok(Record::Message(message)) => chat.messages.push(clean(message)),
             Ok(Record::Truncate { messages }) => chat.messages.truncate(messages),
             Err(_) => chat.skipped_lines += 1,

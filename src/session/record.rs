@@ -47,6 +47,8 @@ pub enum Record {
     },
     Settings {
         sampling: Sampling,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        system: Option<String>,
     },
     Message(ChatMessage),
     /// Only the first so many messages stand.

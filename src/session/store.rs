@@ -165,7 +165,7 @@ impl Store {
         let title = format!("{} (branch)", chat.summary.title.trim_end_matches(" (branch)"));
         self.write(&Record::Title { title: title.clone() })?;
         if let Some(sampling) = chat.sampling {
-            self.write(&Record::Settings { sampling })?;
+            self.write(&Record::Settings { sampling, system: chat.system })?;
         }
         let count = kept.len();
         for message in kept {

@@ -100,6 +100,8 @@ pub struct App {
     pub panel_shown: bool,
     pub mouse: bool,
     pub load: LoadRequest,
+    /// The model was refused for its budget: another budget tries again.
+    pub refused: bool,
     /// The budget last asked for, until the engine says what came of it.
     pub budget_asked: Option<u64>,
 
@@ -144,6 +146,7 @@ impl App {
             panel_shown: true,
             mouse: options.mouse,
             load: options.load.clone(),
+            refused: false,
             budget_asked: None,
             settings: Settings {
                 system: options.system.clone(),

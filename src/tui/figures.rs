@@ -3,7 +3,8 @@
 /// Tokens a second, three figures or so: `14.2`, `0.43`, `1.95`, `322`.
 pub fn rate(tok_s: f32) -> String {
     match tok_s {
-        r if !r.is_finite() || r <= 0.0 => "0".to_owned(),
+        // Nothing measured yet.
+        r if !r.is_finite() || r <= 0.0 => "-".to_owned(),
         r if r < 10.0 => format!("{r:.2}"),
         r if r < 99.95 => format!("{r:.1}"),
         r => format!("{r:.0}"),
@@ -43,7 +44,7 @@ mod tests {
 
     #[test]
     fn figures_take_few_columns_at_any_size() {
-        assert_eq!([0.0, 0.043, 1.95, 14.24, 322.4].map(rate), ["0", "0.04", "1.95", "14.2", "322"]);
+        assert_eq!([0.0, 0.043, 1.95, 14.24, 322.4].map(rate), ["-", "0.04", "1.95", "14.2", "322"]);
         assert_eq!([3.6, 125.0, 3780.0].map(duration), ["4 s", "2 min 5 s", "1 h 3 min"]);
         assert_eq!([0, 840, 1100, 12_300, 1_200_000].map(micros), ["0", "840us", "1.1ms", "12ms", "1.2s"]);
         assert_eq!([812_000_000, 1_900_000_000].map(byte_rate), ["812 MB/s", "1.9 GB/s"]);

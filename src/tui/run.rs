@@ -106,6 +106,18 @@ impl Loop {
     }
 
     async fn run(mut self) -> anyhow::Result<()> {
+        let ended = self.turn().await;
+        if ended.is_err() {
+            // Nothing can be shown any more, but an answer under way is kept.
+            let jobs = update(&mut self.app, Msg::Terminated).into_iter().filter(|e| matches!(e, Effect::Job(_)));
+            self.carry_out(jobs.collect())?;
+        }
+        self.engine.cancel();
+        self.engine.send(Command::Shutdown);
+        ended
+    }
+
+    async fn turn(&mut self) -> anyhow::Result<()> {
         let mut signals = Signals::new()?;
         let mut figures = self.engine.snapshots();
         let mut figures_after = Instant::now();
@@ -119,13 +131,14 @@ impl Loop {
                 biased;
                 input = self.input.next() => {
                     match input {
-                        Some(input) => self.input(input?)?,
-                        None => self.apply(Msg::Terminated)?,
+                        Some(Ok(input)) => self.input(input)?,
+                        // The terminal is gone: what is said so far is saved on the way out.
+                        Some(Err(_)) | None => self.apply(Msg::Terminated)?,
                     }
                     // A burst (a paste without brackets, a held key) is one frame.
                     for _ in 0..DRAIN {
                         match futures_util::FutureExt::now_or_never(self.input.next()) {
-                            Some(Some(input)) => self.input(input?)?,
+                            Some(Some(Ok(input))) => self.input(input)?,
                             _ => break,
                         }
                     }
@@ -161,7 +174,6 @@ impl Loop {
                 self.draw()?;
             }
         }
-        self.engine.send(Command::Shutdown);
         Ok(())
     }
 

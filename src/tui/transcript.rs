@@ -355,3 +355,117 @@ pub fn find_in(text: &str, wanted: &str) -> Option<usize> {
     }
     text.windows(wanted.len()).position(|w| w.eq_ignore_ascii_case(wanted))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::engine::protocol::Role;
+    use crate::session::ChatMessage;
+    use crate::tui::glyphs::UNICODE;
+
+    fn transcript() -> Transcript {
+        Transcript::new(Arc::new(Theme::mono()), UNICODE)
+    }
+
+    fn said(transcript: &mut Transcript, role: Role, text: &str) {
+        transcript.push(Entry::message(ChatMessage::new(role, text)));
+    }
+
+    fn top(transcript: &Transcript) -> String {
+        transcript.window().next().map(ToString::to_string).unwrap_or_default()
+    }
+
+    /// Ten megabytes of questions and answers with lists and code.
+    fn long() -> Transcript {
+        let mut transcript = transcript();
+        let answer =
+            "Some words of an answer that goes on.\n\n- one\n- two\n\n```rust\nfn main() {}\n```\n\n".repeat(26);
+        for n in 0..5000 {
+            said(&mut transcript, Role::User, &format!("question {n}"));
+            said(&mut transcript, Role::Assistant, &answer);
+        }
+        transcript
+    }
+
+    #[test]
+    fn ten_megabytes_open_scroll_and_grow_without_being_laid_out_whole() {
+        let since = Instant::now();
+        let mut transcript = long();
+        transcript.prepare(100, 40);
+        let opened = since.elapsed();
+        let bytes: usize = transcript.entries().iter().map(|e| e.text().len()).sum();
+        assert!(bytes > 10_000_000, "{bytes}");
+        let mut worst = Duration::ZERO;
+        for _ in 0..300 {
+            let since = Instant::now();
+            transcript.up(38);
+            worst = worst.max(since.elapsed());
+        }
+        transcript.follow();
+        said(&mut transcript, Role::Assistant, "");
+        let mut slowest = Duration::ZERO;
+        for n in 0..300 {
+            let since = Instant::now();
+            transcript.change_last(|e| {
+                if let crate::tui::entry::Body::Message(m) = &mut e.body {
+                    m.content.push_str(if n % 20 == 0 { "\n\n" } else { "word " });
+                }
+            });
+            transcript.prepare(100, 40);
+            slowest = slowest.max(since.elapsed());
+        }
+        let laid_out = transcript.entries().iter().filter(|e| e.lines().is_some()).count();
+        assert!(laid_out < 400, "{laid_out} entries are laid out");
+        // What is aimed at is a tenth of this; test machines are shared.
+        assert!(opened < Duration::from_secs(3), "opening took {opened:?}");
+        assert!(worst < Duration::from_millis(100), "a step took {worst:?}");
+        assert!(slowest < Duration::from_millis(100), "a token took {slowest:?}");
+    }
+
+    #[test]
+    fn another_width_keeps_the_same_part_at_the_top() {
+        let mut transcript = transcript();
+        for n in 0..100 {
+            said(&mut transcript, Role::User, &format!("message {n} {}", "and more ".repeat(20)));
+        }
+        transcript.prepare(80, 20);
+        transcript.up(150);
+        let before = transcript.top.entry;
+        for columns in [40, 120, 33, 80] {
+            transcript.prepare(columns, 20);
+            assert_eq!(transcript.top.entry, before, "{columns}");
+        }
+    }
+
+    #[test]
+    fn scrolling_down_to_the_end_follows_again() {
+        let mut transcript = transcript();
+        (0..50).for_each(|n| said(&mut transcript, Role::User, &format!("message {n}")));
+        transcript.prepare(80, 20);
+        transcript.up(30);
+        assert!(!transcript.is_following());
+        transcript.down(10);
+        assert!(!transcript.is_following());
+        transcript.down(20);
+        assert!(transcript.is_following());
+        transcript.show_start();
+        assert_eq!(top(&transcript), "you");
+        transcript.up(5);
+        assert_eq!(transcript.top, Position::default());
+    }
+
+    #[test]
+    fn code_blocks_are_numbered_over_all_answers() {
+        let mut transcript = transcript();
+        for n in 0..3 {
+            said(&mut transcript, Role::User, "```\nnot counted\n```");
+            said(&mut transcript, Role::Assistant, &format!("```\nfirst of {n}\n```\n\n```\nsecond of {n}\n```"));
+        }
+        assert_eq!(transcript.code_block(1).as_deref(), Some("first of 0"));
+        assert_eq!(transcript.code_block(4).as_deref(), Some("second of 1"));
+        assert_eq!(transcript.code_block(7), None);
+    }
+}

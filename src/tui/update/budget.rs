@@ -43,6 +43,9 @@ fn within(bytes: u64, memory: &MemoryFigures) -> u64 {
 /// Asks the engine; without a model, for the next one loaded.
 pub(super) fn set(app: &mut App, budget: Budget) -> Effects {
     app.load.budget = budget;
+    if app.refused {
+        return super::engine::load(app, app.load.path.clone());
+    }
     if app.info().is_none() {
         app.status = Some(format!("budget {} for the next model", format_budget(budget)));
         return Vec::new();

@@ -132,10 +132,12 @@ fn system(app: &mut App, argument: &str) -> Effects {
         "off" | "none" => {
             app.settings.system = None;
             notice(app, "no system prompt from the next message on");
+            return vec![settings::save(app)];
         }
         text => {
             app.settings.system = Some(text.to_owned());
             notice(app, format!("system prompt from the next message on: {text}"));
+            return vec![settings::save(app)];
         }
     }
     Vec::new()

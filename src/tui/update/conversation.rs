@@ -34,8 +34,9 @@ pub(super) fn submit(app: &mut App, text: &str) -> Effects {
         return Vec::new();
     }
     let message = ChatMessage::new(Role::User, text);
+    let mut effects = if count(app) == 0 { vec![super::settings::save(app)] } else { Vec::new() };
     app.transcript.push(Entry::message(message.clone()));
-    let mut effects = vec![Effect::Job(Job::Append(Record::Message(message)))];
+    effects.push(Effect::Job(Job::Append(Record::Message(message))));
     effects.extend(generate(app));
     effects
 }

@@ -61,6 +61,7 @@ pub(super) fn event(app: &mut App, event: Event) -> Effects {
 /// Loads a model; the chat stays and is rendered with the new model's template.
 pub(super) fn load(app: &mut App, path: PathBuf) -> Effects {
     app.load.path = path.clone();
+    app.refused = false;
     app.model = Model::Loading { path, what: "opening", fraction: 0.0 };
     app.overlay = None;
     vec![Effect::Send(Command::Load(Box::new(app.load.clone())))]
@@ -85,11 +86,15 @@ fn failed(app: &mut App, failure: Failure) {
     app.budget_asked = None;
     if failure.kind == FailureKind::Load || matches!(app.model, Model::Loading { .. }) {
         app.model = Model::None;
+        app.refused = failure.shortfall.is_some();
         if let Some(queued) = app.queued.take() {
             app.composer.set(&queued);
         }
     }
     tell(app, &failure);
+    if app.refused {
+        notice(app, "/budget with another value loads it again");
+    }
 }
 
 fn broken(app: &mut App, failure: Failure) -> Effects {

@@ -127,6 +127,7 @@ fn opened(app: &mut App, chat: OpenChat) {
     app.title = Some(chat.summary.title);
     if let Some(sampling) = chat.sampling {
         app.settings.sampling = sampling;
+        app.settings.system = chat.system;
     }
     for message in chat.messages {
         if message.role == crate::engine::protocol::Role::System {

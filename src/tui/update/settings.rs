@@ -15,13 +15,19 @@ pub(super) fn command(app: &mut App, argument: &str) -> Effects {
     match set(&mut app.settings, name, words.next()) {
         Ok(()) => {
             app.status = Some(format!("{name} set, from the next answer on"));
-            vec![Effect::Job(Job::Append(Record::Settings { sampling: app.settings.sampling.clone() }))]
+            vec![save(app)]
         }
         Err(message) => {
             app.status = Some(message);
             Vec::new()
         }
     }
+}
+
+/// The settings in force, for the saved chat.
+pub(super) fn save(app: &App) -> Effect {
+    let Settings { sampling, system, .. } = app.settings.clone();
+    Effect::Job(Job::Append(Record::Settings { sampling, system }))
 }
 
 fn shown(settings: &Settings) -> String {

@@ -51,5 +51,5 @@ fn context(app: &App) -> Span<'static> {
 fn speed(app: &App) -> String {
     let s = &app.snapshot.speed;
     let rate = if s.now_tok_s > 0.0 && app.answer.is_some() { s.now_tok_s } else { s.mean_tok_s };
-    if rate > 0.0 { format!("{} tok/s", figures::rate(rate)) } else { "- tok/s".to_owned() }
+    format!("{} tok/s", figures::rate(rate))
 }

@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 
 use super::{put, put_lines, titled};
 use crate::engine::protocol::MemoryFigures;
-use crate::size::{format_size, mebibytes};
+use crate::size::{format_size, mebibytes, scale};
 use crate::tui::app::App;
 use crate::tui::figures::byte_rate;
 use crate::tui::wrap::text_width;
@@ -34,11 +34,13 @@ pub(super) fn bar(app: &App, columns: u16) -> Line<'static> {
     let m = &app.snapshot.memory;
     let parts = parts(app);
     let used: u64 = parts.iter().map(|p| p.0).sum();
-    let budget = m.budget_bytes;
+    // A budget beyond full residency is never reached: the bar ends where nothing more would be kept.
+    let budget = if m.full_bytes > 0 { m.budget_bytes.min(m.full_bytes) } else { m.budget_bytes };
     let whole = (budget + budget / 10).max(used).max(1);
     let columns = usize::from(columns);
     let column = |bytes: u64| (bytes as f64 / whole as f64 * columns as f64).round() as usize;
-    let tick = if budget > 0 { column(budget).min(columns.saturating_sub(1)) } else { columns };
+    let reachable = budget == m.budget_bytes && budget > 0;
+    let tick = if reachable { column(budget).min(columns.saturating_sub(1)) } else { columns };
     let mut cells: Vec<(&str, Style)> = Vec::with_capacity(columns);
     let mut sum = 0;
     for (bytes, sign, style, _) in parts {
@@ -59,9 +61,12 @@ pub(super) fn bar(app: &App, columns: u16) -> Line<'static> {
     Line::from(spans)
 }
 
-/// `61.8 / 96.0 MiB`
+/// `61.8 / 96.0 MiB`, `106.9 MiB / 18.6 GiB`
 pub(super) fn of_budget(m: &MemoryFigures) -> String {
-    format!("{} / {} MiB", mebibytes(m.rss_bytes), mebibytes(m.budget_bytes))
+    match (scale(m.rss_bytes), scale(m.budget_bytes)) {
+        ((held, unit), (budget, same)) if unit == same => format!("{held} / {budget} {unit}"),
+        ((held, unit), (budget, other)) => format!("{held} {unit} / {budget} {other}"),
+    }
 }
 
 fn legend(app: &App, which: std::ops::Range<usize>) -> Line<'static> {
