@@ -102,11 +102,7 @@ impl Entry {
     }
 
     pub fn code_blocks(&self) -> usize {
-        let text = self.text();
-        if !self.is_answer() || !(text.contains("```") || text.contains("~~~")) {
-            return 0;
-        }
-        markdown::code_blocks(answer_only(text)).count()
+        if self.is_answer() { markdown::count_code(answer_only(self.text())) } else { 0 }
     }
 
     /// Code block `number` of this answer, from 1.

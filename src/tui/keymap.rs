@@ -42,6 +42,7 @@ actions! {
     FindPrevious "find-previous" "alt-r" "the place found before";
     Complete "complete" "tab" "complete; unfold a paste";
     Editor "editor" "ctrl-g" "write the message in $EDITOR";
+    Pager "pager" "alt-v" "the chat in $PAGER";
     Models "models" "alt-m" "choose a model";
     Sessions "sessions" "alt-s" "saved chats";
     Panel "panel" "alt-p" "show or hide the panels";

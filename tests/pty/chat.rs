@@ -44,7 +44,7 @@ fn the_budget_is_changed_in_mid_answer_and_refused_with_a_list() {
     terminal.line("hello");
     terminal.wait_for("answering");
     terminal.line("/budget 1G");
-    terminal.wait_for("1024.0 MiB");
+    terminal.wait_for("1.00 GiB");
     terminal.line("/budget 1K");
     let screen = terminal.wait_for("least");
     assert!(screen.contains("asked"), "{screen}");
@@ -55,7 +55,7 @@ fn a_paste_is_not_sent_line_by_line_and_a_long_one_is_folded() {
     let terminal = Terminal::chat(80, 24, &[]);
     terminal.wait_ready();
     terminal.keys("\x1b[200~first\rsecond\x1b[201~");
-    terminal.wait_until("both lines", |s| s.contains("first\n") && s.contains("second"));
+    terminal.wait_until("both lines", |s| s.contains("\u{203a} first") && s.contains("\n  second"));
     let long: String = (0..214).map(|n| format!("line {n}\r")).collect();
     terminal.keys(&format!("\x1b[200~{long}\x1b[201~"));
     terminal.wait_for("[pasted 214 lines]");

@@ -5,7 +5,8 @@ use crate::terminal::Terminal;
 /// What undoes every mode that was set, in this order, at the end of all output.
 const LEAVE: &[u8] = b"\x1b[?2026l\x1b[?1006l\x1b[?1003l\x1b[?1002l\x1b[?1000l\x1b[?2004l\x1b[0m\x1b[?25h\x1b[?1049l";
 
-fn ends_well(terminal: Terminal, before: &str, how: &str) {
+fn ends_well(terminal: Terminal, how: &str) {
+    let before = terminal.before.clone();
     let (_, bytes, modes, _) = terminal.wait_end();
     assert_eq!(modes, before, "{how}");
     let at = bytes.windows(LEAVE.len()).rposition(|w| w == LEAVE);
@@ -18,9 +19,8 @@ fn ends_well(terminal: Terminal, before: &str, how: &str) {
 fn every_way_out_gives_the_terminal_back() {
     for how in ["/quit", "ctrl-d", "ctrl-c twice", "TERM", "HUP", "INT", "QUIT"] {
         let terminal = Terminal::chat(80, 24, &[]);
-        let before = terminal.modes();
         terminal.wait_ready();
-        assert_ne!(terminal.modes(), before, "raw while it runs");
+        assert_ne!(terminal.modes(), terminal.before, "raw while it runs");
         match how {
             "/quit" => terminal.line("/quit"),
             "ctrl-d" => terminal.keys("\x04"),
@@ -31,7 +31,7 @@ fn every_way_out_gives_the_terminal_back() {
             }
             signal => terminal.signal(signal),
         }
-        ends_well(terminal, &before, how);
+        ends_well(terminal, how);
     }
 }
 
@@ -39,12 +39,11 @@ fn every_way_out_gives_the_terminal_back() {
 fn leaving_in_mid_answer_is_as_clean() {
     for how in ["TERM", "HUP"] {
         let terminal = Terminal::chat(120, 40, &["--disk-limit", "400K", "--budget", "0", "--source", "buffered"]);
-        let before = terminal.modes();
         terminal.wait_ready();
         terminal.line("hello");
         terminal.wait_for("assistant");
         terminal.signal(how);
-        ends_well(terminal, &before, how);
+        ends_well(terminal, how);
     }
 }
 

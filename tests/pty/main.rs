@@ -4,4 +4,5 @@
 mod chat;
 mod lifecycle;
 mod quiet;
+mod screenshots;
 mod terminal;

@@ -31,7 +31,7 @@ fn nothing_is_written_and_nothing_wakes_while_idle() {
     assert!(woken <= 1, "woken {woken} times in 10 s");
 }
 
-/// Run by hand with a real model: `SIPLLM_PTY_MODEL=... cargo test --release --test pty -- --ignored echo`.
+/// Worth a run with a real model, all cores busy: `SIPLLM_PTY_MODEL=... cargo test --release --test pty echoed`.
 #[test]
 fn a_key_is_echoed_at_once_while_an_answer_is_made() {
     let terminal = Terminal::chat(120, 40, &["--disk-limit", "2M", "--budget", "0", "--source", "buffered"]);

@@ -1,6 +1,7 @@
 //! A pseudo terminal with a vt100 screen; it answers cursor queries as terminals do.
 
 use std::io::{Read, Write};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -9,6 +10,10 @@ use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system}
 
 /// Long enough for a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+fn cells(n: u16) -> NonZero<u16> {
+    NonZero::new(n).unwrap()
+}
 
 struct Output {
     screen: vt100::Parser,
@@ -20,6 +25,8 @@ pub struct Terminal {
     keys: Arc<Mutex<Box<dyn Write + Send>>>,
     master: Box<dyn MasterPty + Send>,
     child: Box<dyn Child + Send + Sync>,
+    /// The terminal's modes before the program began, in words.
+    pub before: String,
     /// Configuration, chats and history of this run.
     pub home: tempfile::TempDir,
 }
@@ -57,12 +64,16 @@ impl Terminal {
             command.env(name, value);
         }
         command.args(["chat", "--threads", "1"]);
-        command.arg(model());
+        command.arg(std::env::var_os("SIPLLM_PTY_MODEL").map_or_else(model, PathBuf::from));
         command.args(arguments);
+        let before = format!("{:?}", pair.master.get_termios().unwrap());
         let child = pair.slave.spawn_command(command).unwrap();
         let mut reader = pair.master.try_clone_reader().unwrap();
         let keys = Arc::new(Mutex::new(pair.master.take_writer().unwrap()));
-        let output = Arc::new(Mutex::new(Output { screen: vt100::Parser::new(rows, columns, 0), bytes: Vec::new() }));
+        let output = Arc::new(Mutex::new(Output {
+            screen: vt100::Parser::new(cells(rows), cells(columns), 0),
+            bytes: Vec::new(),
+        }));
         let (sink, answers) = (output.clone(), keys.clone());
         std::thread::spawn(move || {
             let mut buffer = [0; 65536];
@@ -76,7 +87,7 @@ impl Terminal {
                 }
             }
         });
-        Terminal { output, keys, master: pair.master, child, home }
+        Terminal { output, keys, master: pair.master, child, before, home }
     }
 
     pub fn keys(&self, keys: &str) {
@@ -93,6 +104,11 @@ impl Terminal {
 
     pub fn screen(&self) -> String {
         self.output.lock().unwrap().screen.screen().contents()
+    }
+
+    /// The screen with its colours.
+    pub fn cells(&self) -> vt100::Screen {
+        self.output.lock().unwrap().screen.screen().clone()
     }
 
     /// Everything written so far, as it was.
@@ -127,7 +143,7 @@ impl Terminal {
     }
 
     pub fn resize(&self, columns: u16, rows: u16) {
-        self.output.lock().unwrap().screen.screen_mut().set_size(rows, columns);
+        self.output.lock().unwrap().screen.screen_mut().set_size(cells(rows), cells(columns));
         self.master.resize(PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 }).unwrap();
     }
 

@@ -112,6 +112,28 @@ pub fn blocks(text: &str) -> impl Iterator<Item = Piece<'_>> {
     })
 }
 
+/// How many fenced code blocks a text has.
+pub fn count_code(text: &str) -> usize {
+    let mut open = None;
+    let mut count = 0;
+    for line in text.lines() {
+        // The first byte that is no blank tells of nearly every line that it is no fence.
+        if !matches!(line.trim_start().as_bytes().first(), Some(b'`' | b'~')) {
+            continue;
+        }
+        let content = line.trim();
+        match (open, fence(content)) {
+            (None, Some((mark, length, _))) => {
+                open = Some((mark, length));
+                count += 1;
+            }
+            (Some((mark, length)), _) if content.len() >= length && content.chars().all(|c| c == mark) => open = None,
+            _ => {}
+        }
+    }
+    count
+}
+
 /// The fenced code blocks of a text, without their fences and common indent.
 pub fn code_blocks(text: &str) -> impl Iterator<Item = String> + '_ {
     blocks(text).filter_map(|piece| match piece.block {
@@ -203,6 +225,14 @@ mod tests {
             for piece in blocks(&text[..cut]).filter(|p| p.closed) {
                 assert!(whole.iter().any(|w| w.block == piece.block), "{piece:?} at {cut}");
             }
+        }
+    }
+
+    #[test]
+    fn code_blocks_are_counted_as_they_are_cut() {
+        for text in ["", "```\na\n```\n~~~\n```\n~~~\n", "a\n  ```sh\nb", "`inline` and ``` in text", "````\n```\n````"]
+        {
+            assert_eq!(count_code(text), code_blocks(text).count(), "{text:?}");
         }
     }
 

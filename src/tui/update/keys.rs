@@ -68,6 +68,7 @@ fn act(app: &mut App, action: Action, armed: Option<Instant>) -> Effects {
         Action::FindPrevious => return find(app, false),
         Action::Complete => return complete(app),
         Action::Editor => return vec![Effect::Editor(app.composer.expanded())],
+        Action::Pager => return super::commands::run(app, Slash::Pager, ""),
         Action::Models => return super::commands::run(app, Slash::Model, ""),
         Action::Sessions => return super::commands::run(app, Slash::Sessions, ""),
         Action::Panel => app.panel_shown = !app.panel_shown,

@@ -8,6 +8,7 @@ use super::activity::fetching;
 use super::put_lines;
 use crate::size::format_size;
 use crate::tui::app::{App, Model};
+use crate::tui::forecast::outlook;
 use crate::tui::keymap::Action;
 use crate::tui::wrap::{Break, Run, wrap};
 
@@ -28,15 +29,14 @@ fn opening(app: &App, area: Rect) -> Vec<Line<'static>> {
     match (&app.model, app.offered()) {
         (Model::Ready(info), _) => {
             runs.push(Run::new(info.name.clone(), t.title));
-            let share = super::layers::resident(app);
-            let budget = format_size(app.snapshot.memory.budget_bytes);
-            runs.push(Run::new(
-                format!(
-                    " is ready: {} of weights, {share} kept in memory, the rest streamed, in a budget of {budget}.",
-                    format_size(info.weights_bytes)
-                ),
-                t.text,
-            ));
+            let bytes = app.snapshot.memory.budget_bytes;
+            let kept = match outlook(app, bytes) {
+                Some(o) if o.resident >= 0.995 => ", all to be kept in memory".to_owned(),
+                Some(o) => format!(", {:.0}% to be kept in memory, the rest streamed", o.resident * 100.0),
+                None => String::new(),
+            };
+            let (weights, budget) = (format_size(info.weights_bytes), format_size(bytes));
+            runs.push(Run::new(format!(" is ready: {weights} of weights{kept}. The budget is {budget}."), t.text));
         }
         (Model::Loading { path, .. }, _) => {
             runs.push(Run::new(format!("Loading {}", path.display()), t.text));
