@@ -39,6 +39,11 @@ pub fn cache_dir() -> Option<PathBuf> {
     project().map(|dirs| dirs.cache_dir().into())
 }
 
+/// Where the measured speeds of devices are kept.
+pub fn device_speeds_file() -> Option<PathBuf> {
+    cache_dir().map(|dir| dir.join("devices.json"))
+}
+
 /// The folder of logs.
 pub fn state_dir() -> Option<PathBuf> {
     project().map(|dirs| dirs.state_dir().unwrap_or_else(|| dirs.cache_dir()).into())

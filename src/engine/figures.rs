@@ -7,12 +7,15 @@ use super::handle::EngineEnd;
 use super::ledger::Ledger;
 use super::protocol::{ExpertFigures, GenerationId, LayerFigures, LayerState, Limiter, MemoryFigures, Phase, Snapshot};
 use crate::model::{Op, OpTimes};
+use crate::weights::calibrate::DeviceSpeeds;
 use crate::weights::{self, WeightStore, memory};
 
 /// Least time between two snapshots.
 const PERIOD: Duration = Duration::from_millis(80);
 /// Least time between two looks at the page cache.
 const FILE_CACHE_PERIOD: Duration = Duration::from_secs(1);
+/// Share of the time to compute from which on reading memory is what it waits for.
+const MEMORY_BOUND: f64 = 0.8;
 /// Tokens whose times are kept.
 const RECENT: usize = 64;
 /// Tokens over which the speed of now is taken.
@@ -46,12 +49,22 @@ impl Figures {
         self.snapshot.context_used = used;
     }
 
-    /// What calibration found of this disk, and the bound that follows.
-    pub fn set_bound(&mut self, disk_bytes_s: u64, bound_tok_s: f32, limiter: Limiter) {
+    /// The bound on a token that streams `streamed` bytes and computes for `compute_s`:
+    /// `T >= max(streamed / disk, touched / memory, compute)`.
+    pub fn set_bound(&mut self, speeds: DeviceSpeeds, streamed: f64, touched_bytes: u64, compute_s: f64) {
+        let time = |bytes: f64, bytes_s: f64| if bytes_s > 0.0 { bytes / bytes_s } else { 0.0 };
+        let disk_s = time(streamed, speeds.disk_bytes_s);
+        let memory_s = time(touched_bytes as f64, speeds.memory_bytes_s);
         let speed = &mut self.snapshot.speed;
-        speed.disk_calibrated_bytes_s = disk_bytes_s;
-        speed.bound_tok_s = bound_tok_s;
-        speed.limiter = limiter;
+        speed.disk_calibrated_bytes_s = speeds.disk_bytes_s as u64;
+        speed.bound_tok_s = (1.0 / disk_s.max(memory_s).max(compute_s).max(1e-9)) as f32;
+        speed.limiter = if disk_s > compute_s {
+            Limiter::Disk
+        } else if memory_s > MEMORY_BOUND * compute_s {
+            Limiter::Memory
+        } else {
+            Limiter::Compute
+        };
     }
 
     /// A model went or came: nothing of the old one's figures remains.

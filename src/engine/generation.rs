@@ -178,14 +178,20 @@ impl Generation<'_> {
         self.stats.decode_s = started.elapsed().as_secs_f64();
         self.stats.decode_tok_s = if passes == 0 { 0.0 } else { f64::from(passes) / self.stats.decode_s };
         self.stats.decode_streamed_bytes = store.counters().streamed_bytes - streamed;
-        self.stats.stall_fraction =
-            (store.counters().wait_us - waited_us) as f64 * 1e-6 / self.stats.decode_s.max(1e-9);
+        let waited_s = (store.counters().wait_us - waited_us) as f64 * 1e-6;
+        if passes > 0 {
+            let passes = f64::from(passes);
+            let streamed = self.stats.decode_streamed_bytes as f64 / passes;
+            let compute_s = (self.stats.decode_s - waited_s) / passes;
+            self.figures.set_bound(loaded.speeds, streamed, loaded.info.touched_bytes_per_token, compute_s);
+        }
+        self.stats.stall_fraction = waited_s / self.stats.decode_s.max(1e-9);
     }
 
     /// Runs one batch. `false` when a new budget broke the pass off: to be tried again with new room.
     fn pass(&mut self, loaded: &mut Loaded, batch: &[u32], want: Want) -> Result<bool, Stop> {
         let first = loaded.cached.len();
-        if !loaded.ledger.has_room(first as u32 + batch.len() as u32) {
+        if !loaded.ledger.has_room(first as u32 + batch.len() as u32) || loaded.ledger.gives_way() {
             loaded.make_room((first + batch.len()) as u32, batch.len() as u32)?;
         }
         let mut hooks = PassHooks {

@@ -1,11 +1,19 @@
 //! The budget in force: what was asked for, what it means in bytes now, and the plan made from it.
 
+use std::time::{Duration, Instant};
+
 use super::protocol::{Budget, Failure, FailureKind, LedgerLine, Shortfall};
 use crate::kernels::ops::PAGE_POSITIONS;
 use crate::model::Model;
 use crate::size::format_size;
+use crate::weights::memory::{self, PressureWatch};
 use crate::weights::plan::{self, ContextRequest, KvCost, Plan, PlanInput, ScratchCost};
-use crate::weights::{ExtentTable, WeightStore, memory};
+use crate::weights::{ExtentTable, WeightStore};
+
+/// Least time between two looks at the machine's memory pressure.
+const PRESSURE_PERIOD: Duration = Duration::from_secs(1);
+/// Room for what the base grows by between two measurements: code touched for the first time, text, RoPE tables.
+const HEADROOM_BYTES: u64 = 1 << 20;
 
 /// What the model's own buffers cost, fixed once it is open.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +45,8 @@ pub struct Ledger {
     /// What `auto` was resolved to; shrinks under pressure, grows only when asked.
     automatic_bytes: Option<u64>,
     peak_weight_bytes: u64,
+    watch: PressureWatch,
+    looked: Option<Instant>,
 }
 
 impl Ledger {
@@ -50,6 +60,8 @@ impl Ledger {
             plan: None,
             automatic_bytes: None,
             peak_weight_bytes: 0,
+            watch: PressureWatch::default(),
+            looked: None,
         }
     }
 
@@ -81,6 +93,21 @@ impl Ledger {
         self.peak_weight_bytes
     }
 
+    /// Lets an automatic budget give way when the machine is short of memory. Whether it has: a new plan is due.
+    pub fn gives_way(&mut self) -> bool {
+        let now = Instant::now();
+        let (Budget::Auto, Some(bytes)) = (self.asked, self.automatic_bytes) else { return false };
+        if self.looked.is_some_and(|last| now - last < PRESSURE_PERIOD) {
+            return false;
+        }
+        self.looked = Some(now);
+        // What an unlimited machine could spare is no measure of what this model takes.
+        let held = bytes.min(self.plan.as_ref().map_or(bytes, |plan| plan.full_bytes));
+        let less = self.watch.observe(now, memory::pressure(), held);
+        self.automatic_bytes = Some(less.unwrap_or(bytes));
+        less.is_some()
+    }
+
     /// Whether the plan in force has room for `positions` in the KV cache.
     pub fn has_room(&self, positions: u32) -> bool {
         self.plan.as_ref().is_some_and(|plan| self.costs.kv.bytes(positions) <= plan.kv_bytes)
@@ -98,7 +125,8 @@ impl Ledger {
         let counters = model.store().counters();
         let slots = counters.pinned_bytes + counters.expert_bytes + counters.ring_bytes;
         let known = slots + model.cache().bytes() as u64 + model.buffer_bytes() as u64;
-        self.base_bytes = self.base_bytes.max(memory::process().rss_bytes.saturating_sub(known));
+        let measured = memory::process().rss_bytes.saturating_sub(known);
+        self.base_bytes = self.base_bytes.max(measured + HEADROOM_BYTES);
     }
 
     /// A plan for `used` positions of context of which the last `prompt` are to be read in batches.

@@ -1,6 +1,7 @@
 //! A loaded model with all that an answer needs: tokenizer, template, and the memory plan.
 
-use std::time::Instant;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use super::figures::Figures;
 use super::ledger::{Costs, Ledger};
@@ -8,12 +9,17 @@ use super::protocol::{Budget, Event, Failure, FailureKind, KernelKind, LoadReque
 use crate::gguf::{Gguf, TensorType};
 use crate::kernels::{self, Arithmetic, Kernels};
 use crate::model::{Model, ModelOptions};
+use crate::places;
 use crate::sanitize::sanitize;
 use crate::tokenizer::{ChatTemplate, Tokenizer};
-use crate::weights::{ContextRequest, StoreOptions};
+use crate::weights::calibrate::{self, Calibration, DeviceSpeeds};
+use crate::weights::{ContextRequest, Plan, StoreOptions};
 
 /// Context of a model when nothing else is asked for, at most.
 pub const AUTOMATIC_CONTEXT: u32 = 4096;
+
+/// How long a disk is measured when it is first met.
+const CALIBRATION_TIME: Duration = Duration::from_millis(300);
 
 /// The model in use.
 pub struct Loaded {
@@ -23,6 +29,8 @@ pub struct Loaded {
     pub tokenizer: Tokenizer,
     pub template: ChatTemplate,
     pub ledger: Ledger,
+    /// What the disk and the memory can do, as far as it is known.
+    pub speeds: DeviceSpeeds,
     /// The tokens in the KV cache, in order.
     pub cached: Vec<u32>,
 }
@@ -62,6 +70,7 @@ impl Loaded {
         tell(loading("planning memory", 0.8));
         gguf.drop_file_cache();
         let info = describe(&gguf, &request, &model, &tokenizer, &template, threads);
+        let paths: Vec<PathBuf> = gguf.parts().iter().map(|part| part.path.clone()).collect();
         drop(gguf);
 
         let hp = model.hyperparameters();
@@ -89,6 +98,8 @@ impl Loaded {
         ledger.measure_base(&model);
         let plan = ledger.plan(model.store().table(), 0, 1)?;
         ledger.adopt(plan, model.store_mut());
+        let streams = ledger.plan_in_force().is_some_and(Plan::streams);
+        let speeds = if streams { device_speeds(&request, &paths, &model, threads) } else { DeviceSpeeds::default() };
         let mut loaded = Self {
             info: ModelInfo { context: ledger.context(), ..info },
             request,
@@ -96,6 +107,7 @@ impl Loaded {
             tokenizer,
             template,
             ledger,
+            speeds,
             cached: Vec::new(),
         };
         loaded.model.set_batch(1, 1);
@@ -160,6 +172,24 @@ impl Loaded {
         let cache = self.model.cache();
         figures.take(self.model.store(), &self.ledger, cache.bytes() as u64, cache.positions() as u32);
     }
+}
+
+/// Speed of the disk that holds the model: measured once a device, and no faster than the throttle lets it be.
+fn device_speeds(request: &LoadRequest, paths: &[PathBuf], model: &Model, threads: usize) -> DeviceSpeeds {
+    let calibration = Calibration {
+        paths,
+        table: model.store().table(),
+        source: model.store().source(),
+        readers: StoreOptions::default().readers,
+        threads,
+        disk_time: CALIBRATION_TIME,
+        // The budget has no room for more than the caches hold.
+        memory_bytes: 0,
+    };
+    // A disk that cannot be measured will fail where somebody waits for it, and say so.
+    let speeds = calibrate::device_speeds(&calibration, places::device_speeds_file().as_deref()).unwrap_or_default();
+    let limit = request.disk_limit.map_or(f64::INFINITY, |limit| limit as f64);
+    DeviceSpeeds { disk_bytes_s: speeds.disk_bytes_s.min(limit), ..speeds }
 }
 
 /// A failure to load, in the error's words.
