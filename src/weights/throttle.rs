@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 /// Credit that an idle disk may save up. A real one saves none; this much hides the jitter of sleeping.
 const BURST: Duration = Duration::from_millis(10);
 
+/// Larger than any device's block.
+const CHUNK_MULTIPLE: usize = 64 << 10;
+
 #[derive(Debug)]
 struct State {
     bytes_s: Option<u64>,
@@ -31,11 +34,12 @@ impl Throttle {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes to ask for at once: a hundredth of a second's worth, so that a slow disk is played smoothly.
+    /// Bytes to ask for at once: a hundredth of a second's worth, so that a slow disk is played smoothly. Multiples of
+    /// [`CHUNK_MULTIPLE`], since direct reads must begin at whole blocks.
     pub fn chunk_bytes(&self) -> usize {
         match self.lock().bytes_s {
             None => usize::MAX,
-            Some(rate) => ((rate / 100) as usize).clamp(64 << 10, 1 << 20),
+            Some(rate) => ((rate / 100) as usize).clamp(CHUNK_MULTIPLE, 1 << 20) / CHUNK_MULTIPLE * CHUNK_MULTIPLE,
         }
     }
 
