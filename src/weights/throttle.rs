@@ -73,3 +73,16 @@ impl Throttle {
         self.changed.notify_all();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_in_chunks_begins_at_whole_blocks_at_any_rate() {
+        for rate in [1, 100 << 10, 20 << 20, 33_333_333, 1 << 30] {
+            let chunk = Throttle::new(Some(rate)).chunk_bytes();
+            assert!(chunk > 0 && chunk.is_multiple_of(CHUNK_MULTIPLE), "{rate}: {chunk}");
+        }
+    }
+}
