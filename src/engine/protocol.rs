@@ -104,7 +104,7 @@ pub enum SourceKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum KernelKind {
-    /// Activations in 8 bits, integer dot products.
+    /// Activations in two planes of 8 bits, integer dot products.
     #[default]
     Int8,
     /// Rows decoded to f32, f32 activations: the oracle.

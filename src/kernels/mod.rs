@@ -26,7 +26,7 @@ pub use pool::Pool;
 pub enum Arithmetic {
     /// Weights are decoded to f32 and multiplied with f32 activations: the oracle.
     Exact,
-    /// Activations are rounded to 8 bits a block, and blocks multiplied in integers.
+    /// Activations are rounded to 16 bits a block, in two planes of 8, and blocks multiplied in integers.
     Int8,
 }
 
