@@ -2,6 +2,7 @@
 //! figures come four times a second, and while nothing happens nothing wakes it.
 
 use std::io;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{Event as Input, EventStream};
@@ -137,9 +138,9 @@ impl Loop {
                     }
                     // A burst (a paste without brackets, a held key) is one frame.
                     for _ in 0..DRAIN {
-                        match futures_util::FutureExt::now_or_never(self.input.next()) {
-                            Some(Some(Ok(input))) => self.input(input)?,
-                            _ => break,
+                        match self.waiting_input().await {
+                            Some(input) => self.input(input)?,
+                            None => break,
                         }
                     }
                     self.draw()?;
@@ -175,6 +176,16 @@ impl Loop {
             }
         }
         Ok(())
+    }
+
+    /// Input that is there already. Polled as this task: the stream wakes whoever polled it last, so that a poll with
+    /// a waker of its own would leave the next key unseen.
+    async fn waiting_input(&mut self) -> Option<Input> {
+        let polled = std::future::poll_fn(|context| Poll::Ready(self.input.poll_next_unpin(context))).await;
+        match polled {
+            Poll::Ready(Some(Ok(input))) => Some(input),
+            _ => None,
+        }
     }
 
     fn input(&mut self, input: Input) -> io::Result<()> {

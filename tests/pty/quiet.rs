@@ -31,6 +31,23 @@ fn nothing_is_written_and_nothing_wakes_while_idle() {
     assert!(woken <= 1, "woken {woken} times in 10 s");
 }
 
+#[test]
+fn a_key_is_echoed_after_silence() {
+    let terminal = Terminal::chat(80, 24, &["--temp", "0"]);
+    terminal.wait_ready();
+    terminal.line("hello");
+    terminal.wait_for("first after");
+    let mut typed = String::new();
+    for key in ["a", "b", "c", "d"] {
+        std::thread::sleep(Duration::from_millis(700));
+        typed.push_str(key);
+        let since = Instant::now();
+        terminal.keys(key);
+        terminal.wait_for(&format!("\u{203a} {typed}"));
+        assert!(since.elapsed() < Duration::from_secs(2), "{key} after {:?}", since.elapsed());
+    }
+}
+
 /// Worth a run with a real model, all cores busy: `SIPLLM_PTY_MODEL=... cargo test --release --test pty echoed`.
 #[test]
 fn a_key_is_echoed_at_once_while_an_answer_is_made() {
