@@ -2,9 +2,10 @@
 //! scripts. Answers and what commands show go to standard output, remarks to standard error.
 //!
 //! [`Conversation`] holds what was said and what a line does; the loop in [`converse`] waits for lines, engine events
-//! and signals. Saving chats is the full screen's.
+//! and signals. What a person types is saved like the full screen's chats; a script's is not.
 
 mod conversation;
+mod slash;
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -14,24 +15,33 @@ use tokio::sync::mpsc::{Receiver, channel};
 
 use super::driver::describe;
 use super::pull::model_path;
-use super::{Outcome, UsageError};
+use super::{Outcome, chat};
 use crate::cli::ChatArgs;
 use crate::config::{CHAT_CONTEXT, Settings};
 use crate::engine::protocol::{Command, Event, LoadRequest};
 use crate::engine::{EngineHandle, EventReceiver};
+use crate::places;
+use crate::session::{OpenChat, Store, export};
+use crate::tui::Resume;
 use conversation::{Conversation, Next};
 
 /// Two Ctrl-C within this time leave an idle chat.
 const TWICE: Duration = Duration::from_secs(2);
 
 pub fn run(args: &ChatArgs, settings: &Settings) -> anyhow::Result<Outcome> {
-    if args.resume.is_some() {
-        return Err(UsageError("--resume opens saved chats on the full screen; leave out --plain".into()).into());
-    }
+    let typed = io::stdin().is_terminal();
+    let saves = typed || args.resume.is_some();
+    let folder = places::data_dir(settings.data_dir.as_deref()).ok().filter(|_| saves).map(|data| data.join("chats"));
+    let mut store = Store::new(folder);
+    let opened = match chat::resume(args) {
+        Resume::Fresh => None,
+        Resume::Last => Some(store.open_latest()?),
+        Resume::Id(id) => Some(store.open(&id)?),
+    };
     let Some(path) = model_path(args.model.as_deref(), settings)? else { return Ok(Outcome::Interrupted) };
     let (engine, events) = EngineHandle::spawn()?;
     let load = settings.load_request(path, CHAT_CONTEXT);
-    let talk = Talk { settings, load, prompts: io::stdin().is_terminal(), out: io::stdout(), remarks: io::stderr() };
+    let talk = Talk { settings, load, prompts: typed, out: io::stdout(), remarks: io::stderr(), store, opened };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let signals = Signals::new()?;
@@ -47,6 +57,9 @@ struct Talk<'a, O, R> {
     prompts: bool,
     out: O,
     remarks: R,
+    store: Store,
+    /// The chat to go on with.
+    opened: Option<OpenChat>,
 }
 
 /// Lines from standard input, read on a thread of its own since such a read cannot be given up.
@@ -100,9 +113,13 @@ async fn converse<O: Write, R: Write>(
     mut lines: Receiver<String>,
     mut signals: Signals,
 ) -> anyhow::Result<Outcome> {
-    let Talk { settings, load, prompts, mut out, mut remarks } = talk;
+    let Talk { settings, load, prompts, mut out, mut remarks, store, opened } = talk;
     engine.send(Command::Load(Box::new(load.clone())));
-    let mut chat = Conversation::new(engine.clone(), settings, load);
+    let mut chat = Conversation::new(engine.clone(), settings, load, store);
+    if let Some(opened) = opened {
+        write!(out, "{}", export::text(&opened.messages))?;
+        chat.open(opened);
+    }
     let mut typed_ahead: Vec<String> = Vec::new();
     let mut ended = false;
     let mut last_interrupt: Option<Instant> = None;
@@ -216,6 +233,15 @@ mod tests {
     }
 
     fn told(model: &str, lines: &[&str]) -> (anyhow::Result<Outcome>, String, String) {
+        told_and_saved(model, lines, Store::new(None), None)
+    }
+
+    fn told_and_saved(
+        model: &str,
+        lines: &[&str],
+        store: Store,
+        opened: Option<OpenChat>,
+    ) -> (anyhow::Result<Outcome>, String, String) {
         let settings = Settings::default();
         let (engine, events, end) = EngineHandle::pair();
         let thread = std::thread::spawn(move || echo(end));
@@ -226,6 +252,8 @@ mod tests {
             prompts: false,
             out: &mut out,
             remarks: &mut remarks,
+            store,
+            opened,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let outcome = runtime.block_on(async {
@@ -302,5 +330,29 @@ mod tests {
         assert!(out.contains("SOME NOTES") && out.contains("SUMMARISE"), "{out}");
         let (_, _, remarks) = told("toy.gguf", &["/read /nowhere/at/all"]);
         assert!(remarks.starts_with("/nowhere/at/all: "), "{remarks}");
+    }
+
+    #[test]
+    fn a_saved_chat_is_gone_on_with_as_it_stood() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = || Store::new(Some(folder.path().into()));
+        told_and_saved("toy.gguf", &["a", "b", "/undo", "/continue", "/rename First"], store(), None).0.unwrap();
+        let mut again = store();
+        let chat = again.open_latest().unwrap();
+        assert_eq!(chat.summary.title, "First");
+        let said: Vec<&str> = chat.messages.iter().map(|message| message.content.as_str()).collect();
+        assert_eq!(said, ["a", "1:A2:1:A"]);
+        let (_, out, _) = told_and_saved("toy.gguf", &["c", "/sessions"], again, Some(chat));
+        assert!(out.contains("1:A2:1:A") && out.contains("3:C\n") && out.contains("First, 4 messages"), "{out}");
+    }
+
+    #[test]
+    fn a_chat_that_cannot_be_saved_goes_on() {
+        let (outcome, out, remarks) =
+            told_and_saved("toy.gguf", &["a", "b"], Store::new(Some("/dev/null/x".into())), None);
+        outcome.unwrap();
+        assert_eq!(out, "1:A\n3:B\n");
+        assert!(remarks.contains("/dev/null/x") && remarks.contains("is not saved any more"), "{remarks}");
+        assert_eq!(remarks.lines().count(), 1);
     }
 }

@@ -70,6 +70,8 @@ impl Engine {
         self.publish();
         match self.open(request) {
             Ok(()) => {
+                // Whoever hears of it finds its figures there.
+                self.publish();
                 if let Some(loaded) = &self.loaded {
                     self.send(Event::Loaded(Box::new(loaded.info.clone())));
                 }

@@ -1,49 +1,19 @@
-//! What was said, and what a line of the user's does to it.
+//! What was said, and what a message of the user's and an event of the engine's do to it.
+//!
+//! Not responsible for the slash commands (`slash`).
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 
-use crate::catalog;
 use crate::commands::Detailed;
 use crate::commands::driver::describe;
-use crate::config::{KEYS, Settings};
+use crate::config::Settings;
 use crate::engine::EngineHandle;
 use crate::engine::protocol::{
-    Budget, Command, Event, Failure, FinishReason, GenerationId, GenerationStats, LoadRequest, Message, ModelInfo,
-    Prompt, Request, Role,
+    Command, Event, Failure, FinishReason, GenerationId, GenerationStats, LoadRequest, Message, ModelInfo, Prompt,
+    Request, Role,
 };
-use crate::sanitize::sanitize;
-use crate::size::{BudgetChange, format_budget, format_size, parse_budget_change};
-use crate::suggest::closest;
-
-/// The commands, with what each does, in the order of `/help`.
-const COMMANDS: &[(&str, &str)] = &[
-    ("/help", "these commands"),
-    ("/model [NAME]", "show or switch the model"),
-    ("/budget [80M|60%|auto|0|+10%]", "show or change the memory budget, also during an answer"),
-    ("/system [TEXT|off]", "show or set the system prompt"),
-    ("/set [temp 0.7]", "show or change temp, top-k, top-p, min-p, repeat-penalty, seed, max-tokens"),
-    ("/think [on|off|auto]", "let the model think or not, where its template has a switch"),
-    ("/read PATH", "put a file into the next message"),
-    ("/stop", "stop the answer and keep it"),
-    ("/regen", "answer the last message again"),
-    ("/continue", "go on with the last answer"),
-    ("/undo", "take back the last message and its answer"),
-    ("/clear", "begin a new chat"),
-    ("/stats", "figures of the last answer and of memory"),
-    ("/quit", "leave"),
-];
-
-/// Settings that `/set` takes, with their keys in the configuration.
-const SETTABLE: &[(&str, &str)] = &[
-    ("temp", "sampling.temp"),
-    ("top-k", "sampling.top_k"),
-    ("top-p", "sampling.top_p"),
-    ("min-p", "sampling.min_p"),
-    ("repeat-penalty", "sampling.repeat_penalty"),
-    ("seed", "sampling.seed"),
-    ("max-tokens", "max_tokens"),
-];
+use crate::session::{ChatMessage, OpenChat, Record, Store};
+use crate::size::{format_budget, format_size};
 
 /// What comes after a line.
 pub(super) enum Next {
@@ -51,7 +21,7 @@ pub(super) enum Next {
     Leave,
 }
 
-enum State {
+pub(super) enum State {
     Loading { first: bool },
     Idle,
     Answering { id: GenerationId, text: String, goes_on: bool },
@@ -59,23 +29,26 @@ enum State {
 
 /// A conversation with the engine.
 pub(super) struct Conversation {
-    engine: EngineHandle,
-    settings: Settings,
-    load: LoadRequest,
-    model: Option<ModelInfo>,
-    messages: Vec<Message>,
+    pub(super) engine: EngineHandle,
+    pub(super) settings: Settings,
+    pub(super) load: LoadRequest,
+    pub(super) model: Option<ModelInfo>,
+    pub(super) messages: Vec<ChatMessage>,
     /// Lines of a message that is not finished, and files read into it.
-    unfinished: String,
+    pub(super) unfinished: String,
     /// The unfinished message goes on with the next line.
     carried_on: bool,
-    state: State,
+    pub(super) state: State,
     answers: GenerationId,
-    last: Option<GenerationStats>,
+    pub(super) last: Option<GenerationStats>,
+    pub(super) store: Store,
+    /// Why the chat is not being saved any more, until it is said.
+    unsaved: Option<String>,
 }
 
 impl Conversation {
     /// A conversation whose model the engine is loading.
-    pub(super) fn new(engine: EngineHandle, settings: &Settings, load: LoadRequest) -> Self {
+    pub(super) fn new(engine: EngineHandle, settings: &Settings, load: LoadRequest, store: Store) -> Self {
         Self {
             engine,
             settings: settings.clone(),
@@ -87,7 +60,39 @@ impl Conversation {
             state: State::Loading { first: true },
             answers: 0,
             last: None,
+            store,
+            unsaved: None,
         }
+    }
+
+    /// Goes on with a saved chat.
+    pub(super) fn open(&mut self, chat: OpenChat) {
+        self.messages = chat.messages;
+        if let Some(sampling) = chat.sampling {
+            self.settings.sampling = sampling;
+        }
+    }
+
+    /// Adds a record to the saved chat. One that cannot be written stops the saving and nothing else.
+    pub(super) fn save(&mut self, record: Record) {
+        if let Err(error) = self.store.append(record) {
+            self.unsaved = Some(format!("{error}; this chat is not saved any more"));
+            self.store = Store::new(None);
+        }
+    }
+
+    pub(super) fn say(&mut self, message: ChatMessage) {
+        self.save(Record::Message(message.clone()));
+        self.messages.push(message);
+    }
+
+    /// Takes back the last message if it is of this role.
+    pub(super) fn take_back(&mut self, role: Role) -> bool {
+        let taken = self.messages.pop_if(|message| message.role == role).is_some();
+        if taken {
+            self.save(Record::Truncate { messages: self.messages.len() });
+        }
+        taken
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -115,7 +120,9 @@ impl Conversation {
     pub(super) fn line(&mut self, line: &str, out: &mut impl Write, remarks: &mut impl Write) -> io::Result<Next> {
         if !self.carried_on && is_command(line) {
             let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-            return self.command(name, rest.trim(), out, remarks);
+            let next = self.command(name, rest.trim(), out, remarks)?;
+            self.remark_unsaved(remarks)?;
+            return Ok(next);
         }
         if let Some(line) = line.strip_suffix('\\') {
             self.unfinished.push_str(line);
@@ -128,15 +135,23 @@ impl Conversation {
         }
         self.carried_on = false;
         let content = std::mem::take(&mut self.unfinished) + line;
-        self.messages.push(Message { role: Role::User, content });
+        self.say(ChatMessage::new(Role::User, content));
         self.generate(false);
+        self.remark_unsaved(remarks)?;
         Ok(Next::Stay)
     }
 
-    fn generate(&mut self, goes_on: bool) {
+    fn remark_unsaved(&mut self, remarks: &mut impl Write) -> io::Result<()> {
+        match self.unsaved.take() {
+            Some(why) => writeln!(remarks, "{why}"),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn generate(&mut self, goes_on: bool) {
         let system = self.settings.system.clone().filter(|text| !text.is_empty());
         let system = system.map(|content| Message { role: Role::System, content });
-        let messages = system.into_iter().chain(self.messages.iter().cloned()).collect();
+        let messages = system.into_iter().chain(self.messages.iter().map(ChatMessage::to_message)).collect();
         self.answers += 1;
         self.engine.send(Command::Generate(Box::new(Request {
             id: self.answers,
@@ -150,175 +165,19 @@ impl Conversation {
         self.state = State::Answering { id: self.answers, text: String::new(), goes_on };
     }
 
-    fn command(&mut self, name: &str, rest: &str, out: &mut impl Write, remarks: &mut impl Write) -> io::Result<Next> {
-        let needs_idle = matches!(name, "/model" | "/regen" | "/continue" | "/undo" | "/clear");
-        if needs_idle && !self.is_idle() {
-            writeln!(remarks, "{name} waits for the end of the answer; /stop ends it")?;
-            return Ok(Next::Stay);
-        }
-        match name {
-            "/help" | "/?" => {
-                for (usage, does) in COMMANDS {
-                    writeln!(out, "{usage:<32} {does}")?;
-                }
-                writeln!(out, "A line that ends with \\ goes on with the next one.")?;
-            }
-            "/model" => self.switch_model(rest, out, remarks)?,
-            "/budget" => self.budget(rest, out, remarks)?,
-            "/system" => match rest {
-                "" => {
-                    writeln!(
-                        out,
-                        "system prompt: {}",
-                        self.settings.system.as_deref().map_or("none".into(), sanitize)
-                    )?;
-                }
-                "off" => self.settings.system = None,
-                text => self.settings.system = Some(text.into()),
-            },
-            "/set" => self.set(rest, out, remarks)?,
-            "/think" => match rest {
-                "on" => self.settings.think = Some(true),
-                "off" => self.settings.think = Some(false),
-                "auto" => self.settings.think = None,
-                _ => writeln!(remarks, "write /think on, /think off or /think auto")?,
-            },
-            "/read" => self.read(rest, out, remarks)?,
-            "/stop" => self.engine.cancel(),
-            "/regen" => {
-                self.messages.pop_if(|message| message.role == Role::Assistant);
-                if self.messages.is_empty() {
-                    writeln!(remarks, "there is no message to answer yet")?;
-                } else {
-                    self.generate(false);
-                }
-            }
-            "/continue" => match self.messages.last() {
-                Some(message) if message.role == Role::Assistant => self.generate(true),
-                _ => writeln!(remarks, "there is no answer to go on with yet")?,
-            },
-            "/undo" => {
-                self.messages.pop_if(|message| message.role == Role::Assistant);
-                if self.messages.pop_if(|message| message.role == Role::User).is_none() {
-                    writeln!(remarks, "there is nothing to take back")?;
-                }
-            }
-            "/clear" | "/new" => {
-                self.messages.clear();
-                self.forget_unfinished();
-                self.engine.send(Command::Reset);
-            }
-            "/stats" => self.stats(out)?,
-            "/quit" | "/exit" | "/q" => return Ok(Next::Leave),
-            _ => {
-                let names = COMMANDS.iter().filter_map(|(usage, _)| usage.split(' ').next());
-                let hint = closest(name, names).map(|near| format!("did you mean {near}?"));
-                let hint = hint.unwrap_or_else(|| "/help lists the commands".into());
-                writeln!(remarks, "there is no {}; {hint}", sanitize(name))?;
-            }
-        }
-        Ok(Next::Stay)
-    }
-
-    fn switch_model(&mut self, name: &str, out: &mut impl Write, remarks: &mut impl Write) -> io::Result<()> {
-        if name.is_empty() {
-            return match &self.model {
-                Some(model) => writeln!(out, "{}", describe_model(model)),
-                None => writeln!(out, "no model is loaded"),
-            };
-        }
-        match catalog::resolve(Some(name), &self.settings) {
-            Ok(path) => {
-                self.load.path = path;
-                self.engine.send(Command::Load(Box::new(self.load.clone())));
-                self.state = State::Loading { first: false };
-                Ok(())
-            }
-            Err(error) => writeln!(remarks, "{error}"),
-        }
-    }
-
-    fn budget(&mut self, text: &str, out: &mut impl Write, remarks: &mut impl Write) -> io::Result<()> {
-        let snapshots = self.engine.snapshots();
-        let memory = snapshots.borrow().memory.clone();
-        if text.is_empty() {
-            let (held, budget) = (format_size(memory.rss_bytes), format_size(memory.budget_bytes));
-            let (least, full) = (format_size(memory.least_bytes), format_size(memory.full_bytes));
-            return writeln!(out, "{held} of {budget} held; {least} is the least, {full} holds everything");
-        }
-        let now = memory.budget_bytes;
-        let budget = match parse_budget_change(text) {
-            Ok(BudgetChange::To(budget)) => budget,
-            Ok(BudgetChange::ByBytes(more)) => Budget::Bytes(now.saturating_add_signed(more)),
-            Ok(BudgetChange::ByShare(more)) => Budget::Bytes((now as f64 * (1.0 + more)).max(0.0) as u64),
-            Err(error) => return writeln!(remarks, "{error}"),
-        };
-        self.load.budget = budget;
-        self.engine.set_budget(budget);
-        Ok(())
-    }
-
-    fn set(&mut self, text: &str, out: &mut impl Write, remarks: &mut impl Write) -> io::Result<()> {
-        let key_of = |path: &str| KEYS.iter().find(|key| key.path == path);
-        let Some((name, value)) = text.split_once([' ', '=']) else {
-            for (name, path) in SETTABLE.iter().filter(|(name, _)| text.is_empty() || *name == text) {
-                let value = key_of(path).and_then(|key| (key.show)(&self.settings));
-                writeln!(out, "{name} {}", value.as_deref().unwrap_or("not set"))?;
-            }
-            return Ok(());
-        };
-        match SETTABLE.iter().find(|(known, _)| *known == name).and_then(|(_, path)| key_of(path)) {
-            Some(key) => match (key.read)(&mut self.settings, value.trim()) {
-                Ok(()) => Ok(()),
-                Err(message) => writeln!(remarks, "{}", sanitize(&message)),
-            },
-            None => writeln!(remarks, "there is no setting `{}`; /set lists them", sanitize(name)),
-        }
-    }
-
-    fn read(&mut self, path: &str, out: &mut impl Write, remarks: &mut impl Write) -> io::Result<()> {
-        if path.is_empty() {
-            return writeln!(remarks, "write /read and the path of a file");
-        }
-        match std::fs::read(path) {
-            Ok(bytes) => {
-                let text = String::from_utf8_lossy(&bytes);
-                let name = PathBuf::from(path).file_name().unwrap_or_default().to_string_lossy().into_owned();
-                self.unfinished.push_str(&format!("{name}:\n```\n{}\n```\n", text.trim_end()));
-                writeln!(out, "{} of {} go into the next message", format_size(bytes.len() as u64), sanitize(&name))
-            }
-            Err(error) => writeln!(remarks, "{}: {error}", sanitize(path)),
-        }
-    }
-
-    fn stats(&self, out: &mut impl Write) -> io::Result<()> {
-        if let Some(model) = &self.model {
-            writeln!(out, "model: {}", describe_model(model))?;
-        }
-        let snapshots = self.engine.snapshots();
-        let snapshot = snapshots.borrow().clone();
-        let memory = &snapshot.memory;
-        writeln!(
-            out,
-            "memory: {} held of {} (budget {}): pinned {}, ring {}, kv {}, scratch {}, base {}",
-            format_size(memory.rss_bytes),
-            format_size(memory.budget_bytes),
-            format_budget(memory.budget),
-            format_size(memory.pinned_bytes),
-            format_size(memory.ring_bytes),
-            format_size(memory.kv_bytes),
-            format_size(memory.scratch_bytes),
-            format_size(memory.base_bytes),
-        )?;
-        writeln!(out, "context: {} of {} tokens", snapshot.context_used, snapshot.context)?;
-        match &self.last {
-            Some(stats) => writeln!(out, "last answer: {}", describe_answer(stats)),
-            None => Ok(()),
-        }
-    }
-
     /// Takes what the engine tells; `person` adds figures that a script does not want.
     pub(super) fn event(
+        &mut self,
+        event: Event,
+        person: bool,
+        out: &mut impl Write,
+        remarks: &mut impl Write,
+    ) -> io::Result<()> {
+        self.take_event(event, person, out, remarks)?;
+        self.remark_unsaved(remarks)
+    }
+
+    fn take_event(
         &mut self,
         event: Event,
         person: bool,
@@ -353,7 +212,7 @@ impl Conversation {
                 }
             }
             Event::Finished { id, reason, stats } => {
-                if self.finish(id, reason == FinishReason::Stop, out)? {
+                if self.finish(id, Some((reason, &stats)), out)? {
                     match reason {
                         FinishReason::Stop => {}
                         FinishReason::Length => writeln!(remarks, "stopped at the most tokens; /continue goes on")?,
@@ -367,7 +226,7 @@ impl Conversation {
                 }
             }
             Event::Broken { id, failure } => {
-                if self.finish(id, false, out)? {
+                if self.finish(id, None, out)? {
                     remark_failure(&failure, remarks)?;
                 }
             }
@@ -381,24 +240,34 @@ impl Conversation {
     }
 
     /// Keeps the answer; false where it is not the one awaited. A message that got no word of an answer is taken
-    /// back, since it may be why, unless that is how the model answered (`whole`).
-    fn finish(&mut self, id: GenerationId, whole: bool, out: &mut impl Write) -> io::Result<bool> {
+    /// back, since it may be why, unless that is how the model answered.
+    fn finish(
+        &mut self,
+        id: GenerationId,
+        end: Option<(FinishReason, &GenerationStats)>,
+        out: &mut impl Write,
+    ) -> io::Result<bool> {
         let (text, goes_on) = match &mut self.state {
             State::Answering { id: awaited, text, goes_on } if *awaited == id => (std::mem::take(text), *goes_on),
             _ => return Ok(false),
         };
         self.state = State::Idle;
-        if text.is_empty() && !whole {
+        let reason = end.map(|(reason, _)| reason);
+        if text.is_empty() && reason != Some(FinishReason::Stop) {
             if !goes_on {
-                self.messages.pop_if(|message| message.role == Role::User);
+                self.take_back(Role::User);
             }
             return Ok(true);
         }
         writeln!(out)?;
-        match self.messages.last_mut() {
-            Some(message) if goes_on => message.content.push_str(&text),
-            _ => self.messages.push(Message { role: Role::Assistant, content: text }),
+        let mut content = text;
+        if goes_on && let Some(begun) = self.messages.last().map(|message| message.content.clone()) {
+            content.insert_str(0, &begun);
+            self.take_back(Role::Assistant);
         }
+        let model = self.model.as_ref().map(|model| model.name.clone());
+        let stats = end.map(|(_, stats)| Box::new(stats.clone()));
+        self.say(ChatMessage { model, reason, stats, ..ChatMessage::new(Role::Assistant, content) });
         Ok(true)
     }
 }
@@ -419,7 +288,7 @@ fn remark_failure(failure: &Failure, remarks: &mut impl Write) -> io::Result<()>
     Ok(())
 }
 
-fn describe_model(model: &ModelInfo) -> String {
+pub(super) fn describe_model(model: &ModelInfo) -> String {
     format!(
         "{}, {}, {} layers, {}, context {}",
         model.name,
@@ -430,7 +299,7 @@ fn describe_model(model: &ModelInfo) -> String {
     )
 }
 
-fn describe_answer(stats: &GenerationStats) -> String {
+pub(super) fn describe_answer(stats: &GenerationStats) -> String {
     format!(
         "{} tokens, {:.1} tok/s, the first after {:.1} s, {} read",
         stats.generated_tokens,

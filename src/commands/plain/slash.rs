@@ -1,0 +1,296 @@
+//! The slash commands of the plain chat.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use super::conversation::{Conversation, Next, State, describe_answer, describe_model};
+use crate::catalog;
+use crate::config::KEYS;
+use crate::engine::protocol::{Budget, Command, Role};
+use crate::sanitize::sanitize;
+use crate::session::{Record, export};
+use crate::size::{BudgetChange, format_budget, format_size, parse_budget_change};
+use crate::suggest::closest;
+
+/// The commands, with what each does, in the order of `/help`.
+const COMMANDS: &[(&str, &str)] = &[
+    ("/help", "these commands"),
+    ("/model [NAME]", "show or switch the model"),
+    ("/budget [80M|60%|auto|0|+10%]", "show or change the memory budget, also during an answer"),
+    ("/system [TEXT|off]", "show or set the system prompt"),
+    ("/set [temp 0.7]", "show or change temp, top-k, top-p, min-p, repeat-penalty, seed, max-tokens"),
+    ("/think [on|off|auto]", "let the model think or not, where its template has a switch"),
+    ("/read PATH", "put a file into the next message"),
+    ("/stop", "stop the answer and keep it"),
+    ("/regen", "answer the last message again"),
+    ("/continue", "go on with the last answer"),
+    ("/undo", "take back the last message and its answer"),
+    ("/clear", "begin a new chat"),
+    ("/sessions", "saved chats"),
+    ("/resume [ID]", "go on with the latest saved chat, or one by its id"),
+    ("/rename TITLE", "give this chat a title"),
+    ("/search TEXT", "search all saved chats"),
+    ("/export FILE.md|.json|.txt", "write this chat to a file"),
+    ("/import FILE.json", "open an exported chat"),
+    ("/stats", "figures of the last answer and of memory"),
+    ("/quit", "leave"),
+];
+
+/// Settings that `/set` takes, with their keys in the configuration.
+const SETTABLE: &[(&str, &str)] = &[
+    ("temp", "sampling.temp"),
+    ("top-k", "sampling.top_k"),
+    ("top-p", "sampling.top_p"),
+    ("min-p", "sampling.min_p"),
+    ("repeat-penalty", "sampling.repeat_penalty"),
+    ("seed", "sampling.seed"),
+    ("max-tokens", "max_tokens"),
+];
+
+impl Conversation {
+    pub(super) fn command(
+        &mut self,
+        name: &str,
+        rest: &str,
+        out: &mut impl Write,
+        remarks: &mut impl Write,
+    ) -> io::Result<Next> {
+        let needs_idle =
+            matches!(name, "/model" | "/regen" | "/continue" | "/undo" | "/clear" | "/new" | "/resume" | "/import");
+        if needs_idle && !self.is_idle() {
+            writeln!(remarks, "{name} waits for the end of the answer; /stop ends it")?;
+            return Ok(Next::Stay);
+        }
+        match name {
+            "/help" | "/?" => {
+                for (usage, does) in COMMANDS {
+                    writeln!(out, "{usage:<32} {does}")?;
+                }
+                writeln!(out, "A line that ends with \\ goes on with the next one.")?;
+            }
+            "/model" => self.switch_model(rest, out, remarks)?,
+            "/budget" => self.budget(rest, out, remarks)?,
+            "/system" => match rest {
+                "" => {
+                    writeln!(
+                        out,
+                        "system prompt: {}",
+                        self.settings.system.as_deref().map_or("none".into(), sanitize)
+                    )?;
+                }
+                "off" => self.settings.system = None,
+                text => self.settings.system = Some(text.into()),
+            },
+            "/set" => self.set(rest, out, remarks)?,
+            "/think" => match rest {
+                "on" => self.settings.think = Some(true),
+                "off" => self.settings.think = Some(false),
+                "auto" => self.settings.think = None,
+                _ => writeln!(remarks, "write /think on, /think off or /think auto")?,
+            },
+            "/read" => self.read(rest, out, remarks)?,
+            "/stop" => self.engine.cancel(),
+            "/regen" => {
+                self.take_back(Role::Assistant);
+                if self.messages.is_empty() {
+                    writeln!(remarks, "there is no message to answer yet")?;
+                } else {
+                    self.generate(false);
+                }
+            }
+            "/continue" => match self.messages.last() {
+                Some(message) if message.role == Role::Assistant => self.generate(true),
+                _ => writeln!(remarks, "there is no answer to go on with yet")?,
+            },
+            "/undo" => {
+                self.take_back(Role::Assistant);
+                if !self.take_back(Role::User) {
+                    writeln!(remarks, "there is nothing to take back")?;
+                }
+            }
+            "/clear" | "/new" => {
+                self.messages.clear();
+                self.forget_unfinished();
+                self.store.new_chat();
+                self.engine.send(Command::Reset);
+            }
+            "/sessions" | "/chats" | "/resume" | "/rename" | "/search" | "/export" | "/import" => {
+                self.saved_chats(name, rest, out, remarks)?;
+            }
+            "/stats" => self.stats(out)?,
+            "/quit" | "/exit" | "/q" => return Ok(Next::Leave),
+            _ => {
+                let names = COMMANDS.iter().filter_map(|(usage, _)| usage.split(' ').next());
+                let hint = closest(name, names).map(|near| format!("did you mean {near}?"));
+                let hint = hint.unwrap_or_else(|| "/help lists the commands".into());
+                writeln!(remarks, "there is no {}; {hint}", sanitize(name))?;
+            }
+        }
+        Ok(Next::Stay)
+    }
+
+    fn switch_model(&mut self, name: &str, out: &mut impl Write, remarks: &mut impl Write) -> io::Result<()> {
+        if name.is_empty() {
+            return match &self.model {
+                Some(model) => writeln!(out, "{}", describe_model(model)),
+                None => writeln!(out, "no model is loaded"),
+            };
+        }
+        match catalog::resolve(Some(name), &self.settings) {
+            Ok(path) => {
+                self.load.path = path;
+                self.engine.send(Command::Load(Box::new(self.load.clone())));
+                self.state = State::Loading { first: false };
+                Ok(())
+            }
+            Err(error) => writeln!(remarks, "{error}"),
+        }
+    }
+
+    fn budget(&mut self, text: &str, out: &mut impl Write, remarks: &mut impl Write) -> io::Result<()> {
+        let snapshots = self.engine.snapshots();
+        let memory = snapshots.borrow().memory.clone();
+        if text.is_empty() {
+            let (held, budget) = (format_size(memory.rss_bytes), format_size(memory.budget_bytes));
+            let (least, full) = (format_size(memory.least_bytes), format_size(memory.full_bytes));
+            return writeln!(out, "{held} of {budget} held; {least} is the least, {full} holds everything");
+        }
+        let now = memory.budget_bytes;
+        let budget = match parse_budget_change(text) {
+            Ok(BudgetChange::To(budget)) => budget,
+            Ok(BudgetChange::ByBytes(more)) => Budget::Bytes(now.saturating_add_signed(more)),
+            Ok(BudgetChange::ByShare(more)) => Budget::Bytes((now as f64 * (1.0 + more)).max(0.0) as u64),
+            Err(error) => return writeln!(remarks, "{error}"),
+        };
+        self.load.budget = budget;
+        self.engine.set_budget(budget);
+        Ok(())
+    }
+
+    fn set(&mut self, text: &str, out: &mut impl Write, remarks: &mut impl Write) -> io::Result<()> {
+        let key_of = |path: &str| KEYS.iter().find(|key| key.path == path);
+        let Some((name, value)) = text.split_once([' ', '=']) else {
+            for (name, path) in SETTABLE.iter().filter(|(name, _)| text.is_empty() || *name == text) {
+                let value = key_of(path).and_then(|key| (key.show)(&self.settings));
+                writeln!(out, "{name} {}", value.as_deref().unwrap_or("not set"))?;
+            }
+            return Ok(());
+        };
+        match SETTABLE.iter().find(|(known, _)| *known == name).and_then(|(_, path)| key_of(path)) {
+            Some(key) => match (key.read)(&mut self.settings, value.trim()) {
+                Ok(()) => Ok(()),
+                Err(message) => writeln!(remarks, "{}", sanitize(&message)),
+            },
+            None => writeln!(remarks, "there is no setting `{}`; /set lists them", sanitize(name)),
+        }
+    }
+
+    fn read(&mut self, path: &str, out: &mut impl Write, remarks: &mut impl Write) -> io::Result<()> {
+        if path.is_empty() {
+            return writeln!(remarks, "write /read and the path of a file");
+        }
+        match std::fs::read(path) {
+            Ok(bytes) => {
+                let text = String::from_utf8_lossy(&bytes);
+                let name = PathBuf::from(path).file_name().unwrap_or_default().to_string_lossy().into_owned();
+                self.unfinished.push_str(&format!("{name}:\n```\n{}\n```\n", text.trim_end()));
+                writeln!(out, "{} of {} go into the next message", format_size(bytes.len() as u64), sanitize(&name))
+            }
+            Err(error) => writeln!(remarks, "{}: {error}", sanitize(path)),
+        }
+    }
+
+    fn stats(&self, out: &mut impl Write) -> io::Result<()> {
+        if let Some(model) = &self.model {
+            writeln!(out, "model: {}", describe_model(model))?;
+        }
+        let snapshots = self.engine.snapshots();
+        let snapshot = snapshots.borrow().clone();
+        let memory = &snapshot.memory;
+        writeln!(
+            out,
+            "memory: {} held of {} (budget {}): pinned {}, ring {}, kv {}, scratch {}, base {}",
+            format_size(memory.rss_bytes),
+            format_size(memory.budget_bytes),
+            format_budget(memory.budget),
+            format_size(memory.pinned_bytes),
+            format_size(memory.ring_bytes),
+            format_size(memory.kv_bytes),
+            format_size(memory.scratch_bytes),
+            format_size(memory.base_bytes),
+        )?;
+        writeln!(out, "context: {} of {} tokens", snapshot.context_used, snapshot.context)?;
+        match &self.last {
+            Some(stats) => writeln!(out, "last answer: {}", describe_answer(stats)),
+            None => Ok(()),
+        }
+    }
+
+    /// The commands about saved chats.
+    fn saved_chats(
+        &mut self,
+        name: &str,
+        rest: &str,
+        out: &mut impl Write,
+        remarks: &mut impl Write,
+    ) -> io::Result<()> {
+        let failed = match name {
+            "/resume" => {
+                let opened = if rest.is_empty() { self.store.open_latest() } else { self.store.open(rest) };
+                match opened {
+                    Ok(chat) => {
+                        writeln!(out, "{}, {} messages", chat.summary.title, chat.messages.len())?;
+                        write!(out, "{}", export::text(&chat.messages))?;
+                        self.open(chat);
+                        self.engine.send(Command::Reset);
+                        return Ok(());
+                    }
+                    Err(error) => error,
+                }
+            }
+            "/rename" if rest.is_empty() => return writeln!(remarks, "write /rename and the title"),
+            "/rename" => {
+                self.save(Record::Title { title: rest.into() });
+                return Ok(());
+            }
+            "/search" => match self.store.search(rest) {
+                Ok(hits) if hits.is_empty() => return writeln!(out, "nothing found"),
+                Ok(hits) => {
+                    for hit in hits {
+                        writeln!(out, "{}  {}: {}", hit.id, hit.title, hit.excerpt)?;
+                    }
+                    return Ok(());
+                }
+                Err(error) => error,
+            },
+            "/export" => match export::write(rest, "", &self.messages) {
+                Ok(path) => return writeln!(out, "written to {}", path.display()),
+                Err(error) => error,
+            },
+            "/import" => match export::import(rest) {
+                Ok(messages) => {
+                    self.store.new_chat();
+                    self.messages.clear();
+                    writeln!(out, "{} messages", messages.len())?;
+                    for message in messages {
+                        self.say(message);
+                    }
+                    self.engine.send(Command::Reset);
+                    return Ok(());
+                }
+                Err(error) => error,
+            },
+            _ => match self.store.list() {
+                Ok(chats) if chats.is_empty() => return writeln!(out, "no chat has been saved yet"),
+                Ok(chats) => {
+                    for chat in chats {
+                        writeln!(out, "{}  {}, {} messages", chat.id, chat.title, chat.messages)?;
+                    }
+                    return Ok(());
+                }
+                Err(error) => error,
+            },
+        };
+        writeln!(remarks, "{failed}")
+    }
+}
