@@ -8,6 +8,7 @@
 //! * [`config`]: settings from defaults, file, environment and flags.
 //! * [`catalog`]: models by name: what can be fetched, what is installed, which file a name means.
 //! * [`session`]: saved chats.
+//! * [`forecast`]: how a model will run on this machine under any budget.
 //! * [`engine`]: the inference thread and the protocol between it and the front ends.
 //! * [`tokenizer`]: text to tokens and back, chat templates.
 //! * [`weights`]: the budget, what is kept in memory under it, and streaming of the rest.
@@ -26,6 +27,7 @@ pub mod cli;
 pub mod commands;
 pub mod config;
 pub mod engine;
+pub mod forecast;
 pub mod gguf;
 pub mod kernels;
 pub mod model;

@@ -12,7 +12,7 @@ use crate::catalog::{self, Library, Progress, Request, ResolveError, Sources};
 use crate::cli::{AnswerArgs, ChatArgs, RunArgs};
 use crate::config::{CHAT_CONTEXT, Settings};
 use crate::engine::EngineHandle;
-use crate::engine::protocol::LoadRequest;
+use crate::engine::protocol::{Budget, LoadRequest};
 use crate::places;
 use crate::tui::{self, Catalog, CatalogEntry, Forecast, PullProgress, Resume, TuiOptions};
 
@@ -143,8 +143,33 @@ impl Catalog for Shelf {
         first.ok_or_else(|| anyhow::anyhow!("{name} has no parts"))
     }
 
-    fn forecast(&self, _model: &Path, _load: &LoadRequest) -> Option<Forecast> {
-        None
+    /// Asked of a process of its own: opening a second model in this one would break the budget of the first.
+    fn forecast(&self, model: &Path, load: &LoadRequest) -> Option<Forecast> {
+        let output = std::process::Command::new(std::env::current_exe().ok()?)
+            .args(["doctor", "--json", "--budget", &exact_budget(load.budget)])
+            .arg(model)
+            .env_remove("SIPLLM_CTX")
+            .stdin(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .output()
+            .ok()?;
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
+        let forecast = &report["forecast"];
+        Some(Forecast {
+            least_bytes: forecast["least_bytes"].as_u64()?,
+            full_bytes: forecast["full_bytes"].as_u64()?,
+            tok_s: forecast["asked"]["tok_s"].as_f64()? as f32,
+        })
+    }
+}
+
+/// The budget as `--budget` takes it, to the byte.
+fn exact_budget(budget: Budget) -> String {
+    match budget {
+        Budget::Auto => "auto".into(),
+        Budget::Least => "0".into(),
+        Budget::Bytes(bytes) => bytes.to_string(),
+        Budget::Share(share) => format!("{}%", share * 100.0),
     }
 }
 

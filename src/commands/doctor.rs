@@ -6,19 +6,20 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::Outcome;
-use super::driver::{Driver, Step};
+use super::driver::describe;
 use super::pull::model_path;
 use crate::catalog::Library;
 use crate::cli::DoctorArgs;
 use crate::config::{CHAT_CONTEXT, Settings};
-use crate::engine::protocol::{ModelInfo, Snapshot};
+use crate::engine::protocol::{Budget, Failure, ModelInfo};
+use crate::forecast::{Measured, Outlook, PROMPT_TOKENS};
 use crate::kernels::{Isa, pool};
 use crate::places;
 use crate::size::{format_budget, format_size};
-use crate::weights::memory;
+use crate::weights::calibrate::Limiter;
+use crate::weights::{Plan, memory};
 
-/// Below this a chat is hopeless.
-const HOPELESS_TOK_S: f64 = 0.1;
+const MODEL: &str = "model";
 
 /// One line of the report.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,18 +43,22 @@ pub fn run(args: &DoctorArgs, settings: &Settings) -> anyhow::Result<Outcome> {
     let mut findings = terminal(|name| std::env::var(name).ok(), io::stdout().is_terminal(), screen_size());
     findings.extend(machine(settings));
     findings.extend(storage(settings));
+    let mut forecast = Value::Null;
     // A model is looked at only where one is named: on a new machine doctor fetches nothing.
     let named = args.model.as_deref().or(settings.model.as_deref());
     if named.is_some() {
         let Some(path) = model_path(args.model.as_deref(), settings)? else { return Ok(Outcome::Interrupted) };
-        let mut driver = Driver::new()?;
         let load = settings.load_request(path, CHAT_CONTEXT);
-        let Step::Done(info) = driver.load(load)? else { return Ok(Outcome::Interrupted) };
-        findings.extend(model(&info, &driver.snapshot()));
+        let cache = places::cache_dir().map(|cache| cache.join("devices.json"));
+        let report =
+            Measured::new(load, cache.as_deref()).and_then(|mut measured| model(&mut measured, settings.budget));
+        let (told, figures) = report.map_err(|failure| describe(&failure))?;
+        findings.extend(told);
+        forecast = figures;
     }
     let mut out = io::stdout().lock();
     if args.json {
-        writeln!(out, "{}", as_json(&findings))?;
+        writeln!(out, "{}", as_json(&findings, forecast))?;
         return Ok(Outcome::Done);
     }
     let mut section = "";
@@ -71,12 +76,12 @@ pub fn run(args: &DoctorArgs, settings: &Settings) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn as_json(findings: &[Finding]) -> Value {
+fn as_json(findings: &[Finding], forecast: Value) -> Value {
     let findings: Vec<Value> = findings
         .iter()
         .map(|f| json!({ "section": f.section, "what": f.what, "found": f.found, "advice": f.advice }))
         .collect();
-    json!({ "findings": findings })
+    json!({ "findings": findings, "forecast": forecast })
 }
 
 fn screen_size() -> Option<(u16, u16)> {
@@ -142,7 +147,7 @@ fn machine(settings: &Settings) -> Vec<Finding> {
     findings.push(fine(SECTION, "memory", format!("{} available", format_size(available))));
     let budget = format!("{} (auto would be {})", format_budget(settings.budget), format_size(automatic));
     findings.push(match settings.budget {
-        crate::engine::protocol::Budget::Bytes(bytes) if bytes > available => {
+        Budget::Bytes(bytes) if bytes > available => {
             wanting(SECTION, "budget", budget, "more than is available: the system would swap; lower it or take auto")
         }
         _ => fine(SECTION, "budget", budget),
@@ -196,73 +201,119 @@ fn folder(folder: &Path) -> Finding {
     }
 }
 
-/// The forecast: from the plan that was made for the budget, and the disk's calibrated speed where there is one.
-fn model(info: &ModelInfo, snapshot: &Snapshot) -> Vec<Finding> {
-    const SECTION: &str = "model";
-    let memory = &snapshot.memory;
+/// The model and the forecast for the budget asked for, and for others.
+fn model(measured: &mut Measured, budget: Budget) -> Result<(Vec<Finding>, Value), Failure> {
+    let asked = measured.outlook(budget)?;
+    let info = measured.info().clone();
+    let speeds = measured.speeds;
+    let mut findings = about_model(&info, &asked.plan);
+    let rate = |bytes_s: f64| format_size(bytes_s as u64);
+    findings.push(fine(
+        MODEL,
+        "speeds",
+        format!(
+            "disk {}/s, memory {}/s, arithmetic {}/s, of a prompt {}/s",
+            rate(speeds.device.disk_bytes_s),
+            rate(speeds.device.memory_bytes_s),
+            rate(speeds.decode_bytes_s),
+            rate(speeds.prefill_bytes_s)
+        ),
+    ));
+    findings.push(judge(&asked, enough_to_chat(measured)));
+    let mut rows = Vec::new();
+    let (least, full) = (asked.plan.least_bytes, asked.plan.full_bytes);
+    for quarter in 0..=4 {
+        let bytes = least + full.saturating_sub(least) * quarter / 4;
+        // The least may move by a page between two plans.
+        let Ok(outlook) = measured.outlook(Budget::Bytes(bytes)) else { continue };
+        findings.push(fine(MODEL, if quarter == 0 { "other budgets" } else { "" }, told(&outlook)));
+        rows.push(forecast_json(&outlook));
+    }
+    let forecast = json!({ "asked": forecast_json(&asked), "least_bytes": least, "full_bytes": full, "others": rows });
+    Ok((findings, forecast))
+}
+
+fn about_model(info: &ModelInfo, plan: &Plan) -> Vec<Finding> {
+    let (weights, touched) = (format_size(info.weights_bytes), format_size(info.touched_bytes_per_token));
+    let shape = format!("{} {}, {} layers", info.architecture, info.quantization, info.layers);
+    let (least, full) = (format_size(plan.least_bytes), format_size(plan.full_bytes));
     let mut findings = vec![
-        fine(SECTION, "name", &info.name),
-        fine(
-            SECTION,
-            "weights",
-            format!(
-                "{} {}, {} layers, {}; {} for each token",
-                info.architecture,
-                info.quantization,
-                info.layers,
-                format_size(info.weights_bytes),
-                format_size(info.touched_bytes_per_token)
-            ),
-        ),
-        fine(SECTION, "context", format!("{} of {} tokens", info.context, info.context_trained)),
-        fine(
-            SECTION,
-            "budgets",
-            format!(
-                "{} is the least, {} holds everything",
-                format_size(memory.least_bytes),
-                format_size(memory.full_bytes)
-            ),
-        ),
+        fine(MODEL, "name", &info.name),
+        fine(MODEL, "weights", format!("{shape}, {weights}; {touched} for each token")),
+        fine(MODEL, "context", format!("{} of {} tokens", plan.context, info.context_trained)),
+        fine(MODEL, "budgets", format!("{least} is the least, {full} holds everything")),
     ];
-    findings.extend(info.warnings.iter().map(|warning| wanting(SECTION, "warning", "", warning)));
-    // Each byte that the budget is short of full residency is read anew for each token.
-    let missing = memory.full_bytes.saturating_sub(memory.budget_bytes).min(info.touched_bytes_per_token);
-    let budget = format_size(memory.budget_bytes);
-    if missing == 0 {
-        findings.push(fine(SECTION, "forecast", format!("fits into {budget}: nothing is streamed")));
-        return findings;
-    }
-    let streams = format!("streams {} a token at a budget of {budget}", format_size(missing));
-    let disk = snapshot.speed.disk_calibrated_bytes_s;
-    if disk == 0 {
-        findings.push(fine(SECTION, "forecast", streams));
-        return findings;
-    }
-    let tok_s = disk as f64 / missing as f64;
-    let first = info.touched_bytes_per_token as f64 / disk as f64;
-    let found = format!(
-        "{streams}: at most {tok_s:.2} tok/s from a disk of {}/s, the first word after {first:.1} s or more",
-        format_size(disk)
-    );
-    findings.push(if tok_s < HOPELESS_TOK_S {
-        let enough = memory.full_bytes.saturating_sub((disk as f64 / HOPELESS_TOK_S) as u64);
-        let advice = format!(
-            "too slow to chat: give it {} or more, a faster disk, or take a smaller model or quantisation",
-            format_size(enough)
-        );
-        wanting(SECTION, "forecast", found, advice)
-    } else {
-        fine(SECTION, "forecast", found)
-    });
+    findings.extend(info.warnings.iter().map(|warning| wanting(MODEL, "warning", "", warning)));
     findings
+}
+
+/// The least budget with which a chat is bearable, if any is.
+fn enough_to_chat(measured: &mut Measured) -> Option<u64> {
+    let plan = measured.outlook(Budget::Share(1.0)).ok()?.plan;
+    let bearable = |measured: &mut Measured, bytes| {
+        measured.outlook(Budget::Bytes(bytes)).is_ok_and(|outlook| !outlook.forecast.is_hopeless())
+    };
+    if !bearable(measured, plan.full_bytes) {
+        return None;
+    }
+    let (mut under, mut enough) = (plan.least_bytes, plan.full_bytes);
+    while enough - under > 16 << 20 {
+        let middle = under + (enough - under) / 2;
+        if bearable(measured, middle) { enough = middle } else { under = middle }
+    }
+    Some(enough)
+}
+
+/// `enough` is the least budget with which a chat is bearable.
+fn judge(outlook: &Outlook, enough: Option<u64>) -> Finding {
+    if !outlook.forecast.is_hopeless() {
+        return fine(MODEL, "forecast", told(outlook));
+    }
+    let advice = match enough {
+        Some(bytes) => format!("too slow to chat: give it {} or more", format_size(bytes)),
+        None => "too slow to chat on this machine: take a smaller model or a smaller quantisation of it".into(),
+    };
+    wanting(MODEL, "forecast", told(outlook), advice)
+}
+
+fn told(outlook: &Outlook) -> String {
+    let Outlook { plan, forecast } = outlook;
+    let budget = format_size(plan.budget_bytes);
+    let how = match forecast.bytes.streamed_bytes {
+        0 => "nothing is streamed".to_owned(),
+        bytes => format!("{} streamed a token", format_size(bytes)),
+    };
+    let limiter = match forecast.limiter {
+        Limiter::Disk => "disk",
+        Limiter::Memory => "memory",
+        Limiter::Compute => "arithmetic",
+    };
+    let (tok_s, ttft_s) = (forecast.tok_s, forecast.ttft_s);
+    let decimals = if tok_s < 10.0 { 2 } else { 0 };
+    format!(
+        "{budget}: {how}, {tok_s:.decimals$} tok/s (the {limiter} limits), a prompt of {PROMPT_TOKENS} in {ttft_s:.1} s"
+    )
+}
+
+fn forecast_json(outlook: &Outlook) -> Value {
+    let Outlook { plan, forecast } = outlook;
+    json!({
+        "budget_bytes": plan.budget_bytes,
+        "context": plan.context,
+        "touched_bytes_per_token": forecast.bytes.touched_bytes,
+        "streamed_bytes_per_token": forecast.bytes.streamed_bytes,
+        "tok_s": forecast.tok_s,
+        "ttft_s": forecast.ttft_s,
+        "limiter": format!("{:?}", forecast.limiter).to_lowercase(),
+    })
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::engine::protocol::{MemoryFigures, SpeedFigures};
+    use crate::weights::Placement;
+    use crate::weights::calibrate::{Forecast, PassBytes};
 
     fn found<'a>(findings: &'a [Finding], what: &str) -> &'a Finding {
         findings.iter().find(|finding| finding.what == what).unwrap()
@@ -290,25 +341,32 @@ mod tests {
         assert!(pipe.iter().all(|finding| finding.advice.is_none()), "{pipe:?}");
     }
 
-    fn forecast(budget: u64, disk: u64) -> Finding {
-        let info = ModelInfo { touched_bytes_per_token: 4000 << 20, ..ModelInfo::default() };
-        let memory = MemoryFigures { budget_bytes: budget, full_bytes: 4500 << 20, ..MemoryFigures::default() };
-        let speed = SpeedFigures { disk_calibrated_bytes_s: disk, ..SpeedFigures::default() };
-        found(&model(&info, &Snapshot { memory, speed, ..Snapshot::default() }), "forecast").clone()
+    fn outlook(streamed_bytes: u64, tok_s: f64) -> Outlook {
+        let bytes = PassBytes { touched_bytes: 4000 << 20, streamed_bytes };
+        let plan = Plan {
+            budget_bytes: 2500 << 20,
+            least_bytes: 100 << 20,
+            full_bytes: 4500 << 20,
+            context: 4096,
+            batch: 128,
+            placement: Placement::default(),
+            scratch_bytes: 0,
+            kv_bytes: 0,
+            ledger: Vec::new(),
+        };
+        Outlook { plan, forecast: Forecast { bytes, tok_s, ttft_s: 9.0, limiter: Limiter::Disk } }
     }
 
     #[test]
     fn the_forecast_says_whether_it_fits_streams_or_is_hopeless() {
-        assert_eq!(forecast(5000 << 20, 0).found, "fits into 4.88 GiB: nothing is streamed");
-        let streams = forecast(2500 << 20, 500 << 20);
-        assert!(
-            streams.found.contains("streams 1.95 GiB a token") && streams.found.contains("0.25 tok/s"),
-            "{streams:?}"
-        );
-        assert_eq!(streams.advice, None);
-        let hopeless = forecast(100 << 20, 20 << 20);
-        assert!(hopeless.found.contains("0.01 tok/s") && hopeless.found.contains("200.0 s"), "{hopeless:?}");
-        assert!(hopeless.advice.unwrap().contains("give it 4.20 GiB or more"));
+        let fits = judge(&outlook(0, 12.0), None);
+        assert_eq!(fits.found, "2.44 GiB: nothing is streamed, 12 tok/s (the disk limits), a prompt of 128 in 9.0 s");
+        let streams = judge(&outlook(2000 << 20, 0.254), None);
+        assert!(streams.found.contains("1.95 GiB streamed a token, 0.25 tok/s"), "{streams:?}");
+        assert_eq!((fits.advice, streams.advice), (None, None));
+        let hopeless = judge(&outlook(2000 << 20, 0.05), Some(3 << 30));
+        assert_eq!(hopeless.advice.unwrap(), "too slow to chat: give it 3.00 GiB or more");
+        assert!(judge(&outlook(2000 << 20, 0.05), None).advice.unwrap().contains("a smaller model"));
     }
 
     #[test]
