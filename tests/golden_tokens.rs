@@ -58,12 +58,15 @@ golden!(
     phi_3_is_tokenized_as_by_llama_cpp: "phi-3"
 );
 
-/// Set `SIPLLM_TEST_MODELS` to a folder with gemma-3-270m-q4_k_m.gguf.
+/// Gemma 3 is tested where it is, at `SIPLLM_TEST_GEMMA`: fetching 253 MB for one test is too much to ask.
 #[test]
-#[ignore = "needs a real model"]
+#[allow(clippy::print_stderr)]
 fn gemma_3_is_tokenized_as_by_llama_cpp_in_under_15_mb() {
-    let folder = std::env::var("SIPLLM_TEST_MODELS").expect("SIPLLM_TEST_MODELS names the folder of models");
-    let gguf = Gguf::open(&Path::new(&folder).join("gemma-3-270m-q4_k_m.gguf")).unwrap();
+    let Some(path) = std::env::var_os("SIPLLM_TEST_GEMMA") else {
+        eprintln!("SIPLLM_TEST_GEMMA does not name gemma-3-270m-q4_k_m.gguf: not tested");
+        return;
+    };
+    let gguf = Gguf::open(Path::new(&path)).unwrap();
     let tokenizer = Tokenizer::from_gguf(&gguf).unwrap();
     agree("gemma3", &tokenizer);
     assert_eq!(tokenizer.vocab_len(), 262_144);

@@ -23,6 +23,8 @@ use super::{Residency, SourceKind, arena};
 
 /// How often a waiting engine looks whether it was cancelled.
 const CANCEL_POLL: Duration = Duration::from_millis(4);
+/// Jobs for rows that are kept for the next token.
+const SPARE_ROWS: usize = 8;
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -98,8 +100,8 @@ pub struct WeightStore {
     paths: Vec<PathBuf>,
     in_pass: bool,
     spare: Vec<Item>,
-    /// The last job for rows, for its memory.
-    spare_rows: Option<Arc<RowsJob>>,
+    /// Jobs for rows that are over, for their memory.
+    spare_rows: Vec<Arc<RowsJob>>,
 }
 
 impl WeightStore {
@@ -140,7 +142,15 @@ impl WeightStore {
         });
         let threads = readers::start(&shared, options.readers).map_err(StoreError::Thread)?;
         let paths = Vec::new();
-        Ok(Self { shared, threads, by_offset, paths, in_pass: false, spare: Vec::new(), spare_rows: None })
+        Ok(Self {
+            shared,
+            threads,
+            by_offset,
+            paths,
+            in_pass: false,
+            spare: Vec::new(),
+            spare_rows: Vec::with_capacity(SPARE_ROWS),
+        })
     }
 
     pub fn table(&self) -> &ExtentTable {
@@ -285,11 +295,12 @@ impl WeightStore {
     ) -> Result<(), StoreError> {
         let at = RowsAt { part, offset, row_bytes };
         let mut state = self.shared.lock();
-        let mut spare = self.spare_rows.take().unwrap_or_else(|| Arc::new(RowsJob::empty(at)));
-        if Arc::get_mut(&mut spare).is_none() {
-            // A reader has not let go of it yet.
-            spare = Arc::new(RowsJob::empty(at));
-        }
+        // A reader may not have let go of the last one yet.
+        let free = self.spare_rows.iter_mut().position(|job| Arc::get_mut(job).is_some());
+        let mut spare = match free {
+            Some(free) => self.spare_rows.swap_remove(free),
+            None => Arc::new(RowsJob::empty(at)),
+        };
         let Some(asked) = Arc::get_mut(&mut spare) else { return Err(StoreError::Cancelled) };
         asked.clear(at);
         for (place, (&row, out)) in rows.iter().zip(out.chunks_exact_mut(row_bytes.max(1))).enumerate() {
@@ -300,7 +311,7 @@ impl WeightStore {
         }
         if asked.is_empty() {
             drop(state);
-            self.spare_rows = Some(spare);
+            self.keep_rows(spare);
             return Ok(());
         }
         asked.arrange(self.shared.source.alignment());
@@ -316,8 +327,14 @@ impl WeightStore {
         state.counters.wait_us += since.elapsed().as_micros() as u64;
         drop(state);
         let result = if job.is_done() { job.finish(out) } else { Err(StoreError::Cancelled) };
-        self.spare_rows = Some(job);
+        self.keep_rows(job);
         result
+    }
+
+    fn keep_rows(&mut self, job: Arc<RowsJob>) {
+        if self.spare_rows.len() < SPARE_ROWS {
+            self.spare_rows.push(job);
+        }
     }
 
     /// A row that an extent in memory holds (a tied head's), and where it begins in the slot.
