@@ -418,12 +418,17 @@ fn the_disk_limit_is_kept_and_nearly_reached() {
         let mut store = WeightStore::open(std::slice::from_ref(&fixture.path), &fixture.specs, options).unwrap();
         store.apply(&placement(store.table(), 0, 8));
         walk(&mut store, &fixture, PassEnd::Head, |_| {}).unwrap();
-        let (begun, before) = (Instant::now(), store.counters().read_bytes);
-        for _ in 0..2 {
-            walk(&mut store, &fixture, PassEnd::Head, |_| {}).unwrap();
-        }
-        let rate = (store.counters().read_bytes - before) as f64 / begun.elapsed().as_secs_f64();
-        assert!((17e6..21.5e6).contains(&rate), "{rate:.0} bytes/s");
+        // Whoever else uses the machine may slow a round, but nothing may speed one up.
+        let nearly_reached = (0..6).any(|_| {
+            let (begun, before) = (Instant::now(), store.counters().read_bytes);
+            for _ in 0..2 {
+                walk(&mut store, &fixture, PassEnd::Head, |_| {}).unwrap();
+            }
+            let rate = (store.counters().read_bytes - before) as f64 / begun.elapsed().as_secs_f64();
+            assert!(rate < 21.5e6, "{rate:.0} bytes/s");
+            rate > 17e6
+        });
+        assert!(nearly_reached, "{kind:?}");
     }
 }
 
