@@ -14,6 +14,7 @@ mod figures;
 mod forecast;
 mod glyphs;
 mod keymap;
+mod keys;
 mod markdown;
 mod message;
 pub mod options;

@@ -2,11 +2,9 @@
 //! figures come four times a second, and while nothing happens nothing wakes it.
 
 use std::io;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use crossterm::event::{Event as Input, EventStream};
-use futures_util::StreamExt;
+use crossterm::event::Event as Input;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -16,6 +14,7 @@ use super::clipboard::{Between, sequence};
 use super::composer::History;
 use super::glyphs::Glyphs;
 use super::keymap::Keymap;
+use super::keys::Keys;
 use super::message::{Effect, Job, Msg, Reply};
 use super::options::{Resume, TuiOptions};
 use super::terminal::{self, Screen};
@@ -57,7 +56,7 @@ struct Loop {
     replies: UnboundedReceiver<Reply>,
     background: Background,
     screen: Screen,
-    input: EventStream,
+    keys: Keys,
     frame_every: Duration,
     drawn: Instant,
     /// Something changed since the last frame.
@@ -80,7 +79,7 @@ impl Loop {
             replies,
             background,
             screen: Screen::new()?,
-            input: EventStream::new(),
+            keys: Keys::start()?,
             frame_every: if over_ssh { FRAME_SSH } else { FRAME_LOCAL },
             drawn: Instant::now(),
             dirty: true,
@@ -130,15 +129,15 @@ impl Loop {
             let deadline = due.into_iter().chain(wait_figures).min();
             tokio::select! {
                 biased;
-                input = self.input.next() => {
+                input = self.keys.next() => {
                     match input {
-                        Some(Ok(input)) => self.input(input)?,
+                        Some(input) => self.input(input)?,
                         // The terminal is gone: what is said so far is saved on the way out.
-                        Some(Err(_)) | None => self.apply(Msg::Terminated)?,
+                        None => self.apply(Msg::Terminated)?,
                     }
                     // A burst (a paste without brackets, a held key) is one frame.
                     for _ in 0..DRAIN {
-                        match self.waiting_input().await {
+                        match self.keys.waiting() {
                             Some(input) => self.input(input)?,
                             None => break,
                         }
@@ -176,16 +175,6 @@ impl Loop {
             }
         }
         Ok(())
-    }
-
-    /// Input that is there already. Polled as this task: the stream wakes whoever polled it last, so that a poll with
-    /// a waker of its own would leave the next key unseen.
-    async fn waiting_input(&mut self) -> Option<Input> {
-        let polled = std::future::poll_fn(|context| Poll::Ready(self.input.poll_next_unpin(context))).await;
-        match polled {
-            Poll::Ready(Some(Ok(input))) => Some(input),
-            _ => None,
-        }
     }
 
     fn input(&mut self, input: Input) -> io::Result<()> {
@@ -238,15 +227,13 @@ impl Loop {
 
     /// Gives the terminal to another program for a while.
     fn outside<T>(&mut self, work: impl FnOnce() -> T) -> io::Result<T> {
-        // The stream's own thread must not take the other program's keys.
-        let input = std::mem::replace(&mut self.input, EventStream::new());
-        drop(input);
+        self.keys.pause();
         terminal::restore();
         let done = work();
         let held = terminal::enter(self.app.mouse)?;
         // One guard lives as long as the loop; this one would restore too early.
         std::mem::forget(held);
-        self.input = EventStream::new();
+        self.keys = Keys::start()?;
         self.screen.clear()?;
         self.dirty = true;
         self.draw()?;
@@ -256,6 +243,11 @@ impl Loop {
     fn signal(&mut self, signal: Caught) -> io::Result<()> {
         match signal {
             Caught::Leave => self.apply(Msg::Terminated),
+            Caught::Resized => {
+                let (columns, rows) = terminal::size()?;
+                self.apply(Msg::Resize(columns, rows))?;
+                self.draw()
+            }
             // Stopped from outside and let go on: the terminal may have been changed meanwhile.
             Caught::GoneOn => {
                 terminal::restore();
@@ -279,6 +271,7 @@ impl Loop {
 
 enum Caught {
     Leave,
+    Resized,
     GoneOn,
 }
 
@@ -287,6 +280,7 @@ struct Signals {
     hangup: Signal,
     interrupt: Signal,
     quit: Signal,
+    resize: Signal,
     go_on: Signal,
 }
 
@@ -299,6 +293,7 @@ impl Signals {
             hangup: signal(SignalKind::hangup())?,
             interrupt: signal(SignalKind::interrupt())?,
             quit: signal(SignalKind::quit())?,
+            resize: signal(SignalKind::window_change())?,
             go_on: signal(go_on)?,
         })
     }
@@ -309,6 +304,7 @@ impl Signals {
             _ = self.hangup.recv() => Caught::Leave,
             _ = self.interrupt.recv() => Caught::Leave,
             _ = self.quit.recv() => Caught::Leave,
+            _ = self.resize.recv() => Caught::Resized,
             _ = self.go_on.recv() => Caught::GoneOn,
         }
     }
