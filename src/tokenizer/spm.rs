@@ -17,6 +17,8 @@ pub(super) struct Spm {
     scores: Vec<u32>,
     byte_ids: [Option<u32>; 256],
     unknown: Option<u32>,
+    /// Bytes that stand before a blank within some token: elsewhere no token reaches over the beginning of a word.
+    before_blanks: Box<[bool; 256]>,
 }
 
 impl Spm {
@@ -33,18 +35,32 @@ impl Spm {
             let byte = byte as u8;
             vocab.find(&byte_token(byte)).or_else(|| vocab.find(&[byte]))
         });
-        Ok(Self { scores, byte_ids, unknown })
+        let mut before_blanks = Box::new([false; 256]);
+        for id in 0..vocab.len() as u32 {
+            let text = vocab.text(id);
+            for at in (1..text.len()).filter(|&at| text[at..].starts_with(BLANK)) {
+                before_blanks[usize::from(text[at - 1])] = true;
+            }
+        }
+        // Blanks that follow one another stay together in any case.
+        before_blanks[usize::from(BLANK[BLANK.len() - 1])] = true;
+        Ok(Self { scores, byte_ids, unknown, before_blanks })
     }
 
     /// Appends the tokens of a stretch of text; `space_before` puts a blank before it.
     pub(super) fn encode(&self, vocab: &Vocab, text: &[u8], space_before: bool, out: &mut Vec<u32>) {
         let text = escape_blanks(text, space_before);
-        let mut symbols = Vec::with_capacity(text.len() / 2 + 1);
+        let mut merge = Merge { spm: self, vocab, text: &text, symbols: Vec::new(), queue: BinaryHeap::new() };
         let mut start = 0;
         while let Some(&first) = text.get(start) {
+            // Words are merged one by one where no token spans two, so that memory does not grow with the text.
             let len = sequence_len(first).min(text.len() - start);
-            let index = symbols.len() as u32;
-            symbols.push(Symbol {
+            let begins_word = start > 0 && text[start..].starts_with(BLANK);
+            if begins_word && !self.before_blanks[usize::from(text[start - 1])] {
+                merge.finish(out);
+            }
+            let index = merge.symbols.len() as u32;
+            merge.symbols.push(Symbol {
                 start: start as u32,
                 len: len as u32,
                 before: index.wrapping_sub(1),
@@ -52,19 +68,7 @@ impl Spm {
             });
             start += len;
         }
-        let mut merge = Merge { spm: self, vocab, text: &text, symbols, queue: BinaryHeap::new() };
-        merge.run();
-        let mut index = 0;
-        while let Some(symbol) = merge.symbols.get(index) {
-            index = symbol.after as usize;
-            let text = symbol.text(&text);
-            match vocab.find(text) {
-                Some(id) => out.push(id),
-                None => {
-                    out.extend(text.iter().filter_map(|&b| self.byte_ids[usize::from(b)].or(self.unknown)));
-                }
-            }
-        }
+        merge.finish(out);
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
@@ -131,8 +135,26 @@ impl Merge<'_> {
         Some((self.spm.scores[id as usize], Reverse(left), len))
     }
 
+    /// Merges the symbols so far, appends their tokens, and begins anew.
+    fn finish(&mut self, out: &mut Vec<u32>) {
+        self.run();
+        let mut index = 0;
+        while let Some(symbol) = self.symbols.get(index) {
+            index = symbol.after as usize;
+            let text = symbol.text(self.text);
+            match self.vocab.find(text) {
+                Some(id) => out.push(id),
+                None => {
+                    out.extend(text.iter().filter_map(|&b| self.spm.byte_ids[usize::from(b)].or(self.spm.unknown)));
+                }
+            }
+        }
+        self.symbols.clear();
+    }
+
     fn run(&mut self) {
-        let pairs: Vec<_> = (0..self.symbols.len() as u32).filter_map(|left| self.pair(left)).collect();
+        let mut pairs = std::mem::take(&mut self.queue).into_vec();
+        pairs.extend((0..self.symbols.len() as u32).filter_map(|left| self.pair(left)));
         self.queue = BinaryHeap::from(pairs);
         while let Some((_, Reverse(index), len)) = self.queue.pop() {
             let left = self.symbols[index as usize];
