@@ -31,7 +31,8 @@ pub fn update(app: &mut App, msg: Msg) -> Effects {
     match msg {
         Msg::Key(key) => keys::key(app, key),
         Msg::Paste(text) => {
-            let text = crate::tui::clean(&text);
+            // Terminals end a pasted line with a carriage return, which cleaning would take away.
+            let text = crate::tui::clean(&text.replace("\r\n", "\n").replace('\r', "\n"));
             match &mut app.overlay {
                 Some(_) => overlays::paste(app, &text),
                 None => {

@@ -329,6 +329,14 @@ fn enter_takes_the_offer_of_a_command_begun() {
 }
 
 #[test]
+fn a_paste_keeps_its_lines_and_loses_what_could_drive_a_terminal() {
+    let mut app = ready();
+    update(&mut app, Msg::Paste("first\r\x1b[31msecond\r\nthird".into()));
+    assert_eq!(app.composer.text().lines().count(), 3);
+    assert!(!app.composer.text().contains(['\r', '\x1b']));
+}
+
+#[test]
 fn the_budget_editor_slides_types_and_refuses() {
     let mut app = ready();
     enter(&mut app, "/budget");
