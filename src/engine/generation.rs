@@ -36,7 +36,7 @@ pub fn generate(
         figures,
         started: Instant::now(),
         stats: GenerationStats::default(),
-        text: AnswerText::new(request.stop.clone()),
+        text: answer_text(loaded, request),
     };
     let result = run.answer(loaded);
     run.figures.finish_answer();
@@ -51,6 +51,19 @@ pub fn generate(
             Outcome::Broken(failure)
         }
     }
+}
+
+/// The answer's text to be: what ends it, and whether it goes on with what is there.
+fn answer_text(loaded: &Loaded, request: &Request) -> AnswerText {
+    let mut stops = request.stop.clone();
+    if matches!(request.prompt, Prompt::Chat(_) | Prompt::Continue(_)) {
+        stops.extend(loaded.template.stops().iter().map(|&stop| stop.to_owned()));
+    }
+    let mut text = AnswerText::new(stops);
+    if matches!(request.prompt, Prompt::Raw(_) | Prompt::Continue(_)) {
+        text.goes_on();
+    }
+    text
 }
 
 /// Why an answer did not come to its own end.

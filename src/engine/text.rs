@@ -1,7 +1,7 @@
 //! From token ids to the text that leaves the engine: whole characters, no control characters, nothing of a
 //! stop text.
 
-use crate::sanitize::sanitize;
+use crate::sanitize::Sanitizer;
 use crate::tokenizer::{TextStream, Tokenizer};
 
 /// What a token added.
@@ -19,12 +19,18 @@ pub struct AnswerText {
     stops: Vec<String>,
     /// Text that may be the beginning of a stop text.
     held: String,
+    sanitizer: Sanitizer,
 }
 
 impl AnswerText {
     pub fn new(stops: Vec<String>) -> Self {
         let stops = stops.into_iter().filter(|s| !s.is_empty()).collect();
-        Self { stream: TextStream::new(), stops, held: String::new() }
+        Self { stream: TextStream::new(), stops, held: String::new(), sanitizer: Sanitizer::default() }
+    }
+
+    /// The answer goes on with text that was there before: a blank at its beginning is part of it.
+    pub fn goes_on(&mut self) {
+        self.stream = TextStream::continuing();
     }
 
     /// Takes the next token of the answer.
@@ -38,7 +44,7 @@ impl AnswerText {
         let rest = self.stream.finish();
         match self.take(&rest) {
             Piece::Stop(text) => text,
-            Piece::Text(text) => text + &sanitize(&std::mem::take(&mut self.held)),
+            Piece::Text(text) => text + &self.sanitizer.push(&std::mem::take(&mut self.held)),
         }
     }
 
@@ -46,12 +52,12 @@ impl AnswerText {
         self.held.push_str(text);
         if let Some(at) = self.stops.iter().filter_map(|stop| self.held.find(stop.as_str())).min() {
             self.held.truncate(at);
-            return Piece::Stop(sanitize(&std::mem::take(&mut self.held)).into_owned());
+            return Piece::Stop(self.sanitizer.push(&std::mem::take(&mut self.held)).into_owned());
         }
         let keep = self.stops.iter().map(|stop| overlap(&self.held, stop)).max().unwrap_or(0);
         let rest = self.held.split_off(self.held.len() - keep);
         let ready = std::mem::replace(&mut self.held, rest);
-        Piece::Text(sanitize(&ready).into_owned())
+        Piece::Text(self.sanitizer.push(&ready).into_owned())
     }
 }
 
