@@ -18,6 +18,7 @@
 //! * [`quant`]: block formats of weights and their scalar decode, the oracle for every kernel.
 //! * [`gguf`]: reading model files.
 //! * [`sanitize`]: text from models and files, made safe for a terminal.
+//! * [`logging`]: the log file, and what becomes of a panic.
 //! * [`places`]: the platform's folders for configuration, data, state and caches.
 //! * [`suggest`]: "did you mean".
 //! * [`size`]: sizes and budgets as people write and read them.
@@ -30,6 +31,7 @@ pub mod engine;
 pub mod forecast;
 pub mod gguf;
 pub mod kernels;
+pub mod logging;
 pub mod model;
 pub mod places;
 pub mod quant;

@@ -1,18 +1,29 @@
 //! The program: parses the command line, picks a front end, turns what comes back into an exit code.
 
 use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use clap::Parser;
 use sipllm::cli::Cli;
 use sipllm::commands::{self, Detailed, Outcome, UsageError};
+use sipllm::logging;
 use sipllm::sanitize::sanitize;
 
 fn main() -> ExitCode {
     sipllm::weights::memory::keep_heap_small();
     // clap prints its own errors and help, and exits with 2 or 0.
     let cli = Cli::parse();
-    match commands::dispatch(cli) {
+    logging::tell_panics(|line| {
+        let _ = writeln!(io::stderr(), "sipllm: {}", one_line(line));
+    });
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let _log = logging::start()?;
+        commands::dispatch(cli)
+    }));
+    // The hook has told of a panic.
+    let Ok(outcome) = outcome else { return ExitCode::FAILURE };
+    match outcome {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Interrupted) => ExitCode::from(130),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,

@@ -243,6 +243,7 @@ fn models_lists_what_is_here_and_what_can_be_fetched() {
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("SmolLM2-135M-Instruct.Q4_1.gguf"), "GGUF").unwrap();
     std::fs::write(folder.join("evil\u{1b}[31m.gguf"), "GGUF").unwrap();
+    assert!(!success(&run(home.path(), &["models"])).contains('\u{1b}'));
     let object = json(&run(home.path(), &["models", "--json"]));
     let names = |key: &str| -> Vec<String> {
         object[key].as_array().unwrap().iter().map(|m| m["name"].as_str().unwrap().to_owned()).collect()
@@ -292,6 +293,25 @@ fn a_reader_that_goes_away_is_no_failure() {
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn the_log_is_a_file_and_never_the_terminal() {
+    let home = home();
+    let log = home.path().join("state/sipllm/sipllm.log");
+    let with_log = |filter: &str, state: &Path| {
+        let mut command = sipllm_at(home.path());
+        command.args(["models", "--architectures"]).env("SIPLLM_LOG", filter).env("XDG_STATE_HOME", state);
+        command.output().unwrap()
+    };
+    let quiet = with_log("trace", &home.path().join("state"));
+    success(&quiet);
+    assert_eq!(text(&quiet.stderr), "");
+    if cfg!(target_os = "linux") {
+        assert!(log.is_file());
+        assert!(failure(&with_log("trace", Path::new("/dev/null/x")), 1).starts_with("cannot log to /dev/null/x/"));
+    }
+    assert!(failure(&with_log("sipllm=loud", &home.path().join("state")), 1).starts_with("SIPLLM_LOG: "));
 }
 
 #[test]

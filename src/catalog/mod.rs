@@ -236,6 +236,7 @@ mod tests {
         assert_eq!(why("./x"), "./x: no such file");
         assert!(why(folder.path().to_str().unwrap()).ends_with("is a folder; name a .gguf file"));
         assert!(why("zzz\u{1b}[31m").starts_with("no model is called `zzz"));
+        assert!(!why("zzz\u{1b}[31m\n").contains(['\u{1b}', '\n']));
         let several = file_of(None, &settings).unwrap_err();
         assert_eq!(several, "several models are here: aa, ab; name one, or set `model` in the configuration");
     }
