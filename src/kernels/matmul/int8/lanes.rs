@@ -40,6 +40,8 @@ pub(super) trait Simd: Copy {
     /// `c - a * b`, rounded once.
     fn neg_mul_add(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
 
+    /// Fetches a line of memory, at any address, into the cache; nothing where there is no instruction for it.
+    fn fetch(self, _line: *const u8) {}
     /// # Safety
     /// `to` has room for `LANES` elements.
     unsafe fn store(self, to: *mut f32, a: Self::F);
@@ -65,6 +67,7 @@ pub(super) trait Simd: Copy {
 /// What is fetched into the cache, from any address on, while rows are loaded: a line for each 64 bytes loaded, or one.
 #[derive(Clone, Copy)]
 pub(super) enum Ahead {
+    Nothing,
     Same(*const u8),
     Line(*const u8),
 }
@@ -74,8 +77,8 @@ pub(super) enum Ahead {
 pub(super) struct Rows {
     base: *const u8,
     stride: usize,
-    /// Where to fetch ahead, in a region of `LANES` x `block_bytes`.
-    ahead: *const u8,
+    /// Where to fetch ahead, if loads do that, in a region of `LANES` x `block_bytes`.
+    ahead: Option<*const u8>,
     block_bytes: usize,
 }
 
@@ -84,7 +87,7 @@ impl Rows {
     /// `block_bytes` bytes are readable at `base` in each of the rows, `stride` bytes apart, of the vectors that these
     /// are loaded into.
     #[inline(always)]
-    pub(super) unsafe fn new(base: *const u8, stride: usize, ahead: *const u8, block_bytes: usize) -> Self {
+    pub(super) unsafe fn new(base: *const u8, stride: usize, ahead: Option<*const u8>, block_bytes: usize) -> Self {
         Self { base, stride, ahead, block_bytes }
     }
 
@@ -96,10 +99,13 @@ impl Rows {
         self.base.wrapping_add(t * lanes * self.stride + offset)
     }
 
-    /// Where it fetches ahead what stands for bytes from `offset` on of each row.
+    /// What it fetches ahead: by `how`, from where what stands for bytes from `offset` on of each row begins.
     #[inline(always)]
-    fn ahead(&self, lanes: usize, t: usize, offset: usize) -> *const u8 {
-        self.ahead.wrapping_add((t * self.block_bytes + offset) * lanes)
+    fn ahead(&self, lanes: usize, t: usize, offset: usize, how: fn(*const u8) -> Ahead) -> Ahead {
+        match self.ahead {
+            Some(ahead) => how(ahead.wrapping_add((t * self.block_bytes + offset) * lanes)),
+            None => Ahead::Nothing,
+        }
     }
 }
 
@@ -136,6 +142,7 @@ pub(super) trait Lanes: Copy {
     fn mul_add(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
     fn neg_mul_add(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
 
+    fn fetch(self, line: *const u8);
     /// # Safety
     /// `to` has room for `ROWS` elements.
     unsafe fn store(self, to: *mut f32, a: Self::F);
@@ -252,6 +259,11 @@ impl<S: Simd, const T: usize> Lanes for Wide<S, T> {
     }
 
     #[inline(always)]
+    fn fetch(self, line: *const u8) {
+        self.0.fetch(line);
+    }
+
+    #[inline(always)]
     unsafe fn store(self, to: *mut f32, a: Self::F) {
         for t in 0..T {
             // SAFETY: the room asked for is `T` vectors.
@@ -263,7 +275,7 @@ impl<S: Simd, const T: usize> Lanes for Wide<S, T> {
     fn transpose(self, rows: &Rows, offset: usize) -> [Self::V; 4] {
         let mut out = [self.splat(0); 4];
         for t in 0..T {
-            let ahead = Ahead::Same(rows.ahead(S::LANES, t, offset));
+            let ahead = rows.ahead(S::LANES, t, offset, Ahead::Same);
             // SAFETY: `Rows::new` vouches for the rows' blocks, and `at` that these bytes lie in them.
             let four = unsafe { self.0.transpose(rows.at(S::LANES, t, offset), rows.stride, ahead) };
             for i in 0..4 {
@@ -277,7 +289,7 @@ impl<S: Simd, const T: usize> Lanes for Wide<S, T> {
     fn peek(self, rows: &Rows, offset: usize, first: usize) -> [Self::V; 4] {
         let mut out = [self.splat(0); 4];
         for t in 0..T {
-            let ahead = Ahead::Line(rows.ahead(S::LANES, t, first));
+            let ahead = rows.ahead(S::LANES, t, first, Ahead::Line);
             // SAFETY: `Rows::new` vouches for the rows' blocks, and `at` that these bytes lie in them.
             let four = unsafe { self.0.transpose(rows.at(S::LANES, t, offset), rows.stride, ahead) };
             for i in 0..4 {
