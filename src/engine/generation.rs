@@ -207,6 +207,8 @@ impl Generation<'_> {
         if !loaded.ledger.has_room(first as u32 + batch.len() as u32) || loaded.ledger.gives_way() {
             loaded.make_room((first + batch.len()) as u32, batch.len() as u32)?;
         }
+        // The pass makes room for its positions before anything else.
+        let kv_bytes = loaded.ledger.kv_bytes((first + batch.len()) as u32).max(loaded.model.cache().bytes() as u64);
         let mut hooks = PassHooks {
             ledger: &mut loaded.ledger,
             figures: self.figures,
@@ -215,7 +217,8 @@ impl Generation<'_> {
             batch: batch.len() as u32,
             first_layer_at: Instant::now(),
             layers: loaded.info.layers,
-            kv_bytes: loaded.model.cache().bytes() as u64,
+            kv_bytes,
+            buffer_bytes: loaded.model.buffer_bytes() as u64,
         };
         let result = loaded.model.forward(batch, want, &mut hooks, self.cancel);
         match result {
@@ -265,6 +268,7 @@ struct PassHooks<'a> {
     first_layer_at: Instant,
     layers: u32,
     kv_bytes: u64,
+    buffer_bytes: u64,
 }
 
 impl Hooks for PassHooks<'_> {
@@ -281,6 +285,12 @@ impl Hooks for PassHooks<'_> {
                 let left = if share > 0.0 { spent / share - spent } else { 0.0 };
                 self.figures.prefill_progress(self.used - self.batch, self.batch, layer as u32, share, left);
             }
+            // What grew since the last plan is taken from the pins at once.
+            if self.ledger.measure(store, self.kv_bytes, self.buffer_bytes)
+                && let Ok(plan) = self.ledger.plan_with(store.table(), self.used, self.batch, Some(self.batch))
+            {
+                self.ledger.adopt(plan, store);
+            }
             self.figures.take(store, self.ledger, self.kv_bytes, self.used - self.batch);
             self.figures.publish(self.end);
         }
@@ -291,6 +301,7 @@ impl Hooks for PassHooks<'_> {
 impl PassHooks<'_> {
     fn change_budget(&mut self, store: &mut WeightStore, budget: Budget) -> ControlFlow<()> {
         let old = self.ledger.asked();
+        self.ledger.measure(store, self.kv_bytes, self.buffer_bytes);
         self.ledger.ask(budget);
         let mut flow = ControlFlow::Continue(());
         match self.ledger.plan_with(store.table(), self.used, self.batch, Some(self.batch)) {

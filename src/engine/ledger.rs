@@ -108,6 +108,11 @@ impl Ledger {
         less.is_some()
     }
 
+    /// Bytes of the KV cache once it holds `positions`.
+    pub fn kv_bytes(&self, positions: u32) -> u64 {
+        self.costs.kv.bytes(positions)
+    }
+
     /// Whether the plan in force has room for `positions` in the KV cache.
     pub fn has_room(&self, positions: u32) -> bool {
         self.plan.as_ref().is_some_and(|plan| self.costs.kv.bytes(positions) <= plan.kv_bytes)
@@ -122,11 +127,18 @@ impl Ledger {
 
     /// Measures what the process holds beside the parts that are priced by themselves; it only grows.
     pub fn measure_base(&mut self, model: &Model) {
-        let counters = model.store().counters();
+        self.measure(model.store(), model.cache().bytes() as u64, model.buffer_bytes() as u64);
+    }
+
+    /// The same in mid-pass, from what the pass knows of the parts. Whether more is resident than the budget allows: a
+    /// new plan is due.
+    pub fn measure(&mut self, store: &WeightStore, kv_bytes: u64, buffer_bytes: u64) -> bool {
+        let counters = store.counters();
         let slots = counters.pinned_bytes + counters.expert_bytes + counters.ring_bytes;
-        let known = slots + model.cache().bytes() as u64 + model.buffer_bytes() as u64;
-        let measured = memory::process().rss_bytes.saturating_sub(known);
+        let rss = memory::process().rss_bytes;
+        let measured = rss.saturating_sub(slots + kv_bytes + buffer_bytes);
         self.base_bytes = self.base_bytes.max(measured + HEADROOM_BYTES);
+        self.plan.as_ref().is_some_and(|plan| rss > plan.budget_bytes)
     }
 
     /// A plan for `used` positions of context of which the last `prompt` are to be read in batches.
