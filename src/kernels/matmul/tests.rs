@@ -113,13 +113,15 @@ impl Fenced {
 
     fn new(contents: &[u8]) -> Self {
         use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
-        let inside = contents.len().next_multiple_of(Self::PAGE);
-        let mapped = inside + 2 * Self::PAGE;
-        // SAFETY: a new mapping, of which only the part made accessible is written.
+        let mapped = contents.len().next_multiple_of(Self::PAGE) + 2 * Self::PAGE;
+        // SAFETY: a new mapping, of which only the part that stays accessible is written.
         unsafe {
-            let map = mmap_anonymous(std::ptr::null_mut(), mapped, ProtFlags::empty(), MapFlags::PRIVATE).unwrap();
-            let open = map.cast::<u8>().add(Self::PAGE);
-            mprotect(open.cast(), inside, MprotectFlags::READ | MprotectFlags::WRITE).unwrap();
+            let rights = ProtFlags::READ | ProtFlags::WRITE;
+            let map = mmap_anonymous(std::ptr::null_mut(), mapped, rights, MapFlags::PRIVATE).unwrap();
+            // The fences are taken away, not the inside given: emulators know no other order.
+            for fence in [0, mapped - Self::PAGE] {
+                mprotect(map.cast::<u8>().add(fence).cast(), Self::PAGE, MprotectFlags::empty()).unwrap();
+            }
             let this = Self { map: map.cast(), mapped, len: contents.len() };
             std::ptr::copy_nonoverlapping(contents.as_ptr(), this.start(), contents.len());
             this
@@ -131,7 +133,7 @@ impl Fenced {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: these bytes were made accessible and written in `new`.
+        // SAFETY: these bytes are accessible and were written in `new`.
         unsafe { std::slice::from_raw_parts(self.start(), self.len) }
     }
 }

@@ -7,6 +7,8 @@
 //!
 //! [`scalar`] defines the results.
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
 mod blocks256;
 mod blocks32;
 mod lanes;
@@ -28,6 +30,12 @@ pub(super) fn kernel(isa: Isa, ty: TensorType) -> Option<Kernel> {
         Isa::AvxVnni => x86::avx_vnni(ty),
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512Vnni => x86::avx512_vnni(ty),
+        #[cfg(target_arch = "aarch64")]
+        Isa::Neon => aarch64::neon(ty),
+        #[cfg(target_arch = "aarch64")]
+        Isa::Dotprod => aarch64::dotprod(ty),
+        #[cfg(target_arch = "aarch64")]
+        Isa::I8mm => aarch64::i8mm(ty),
         _ => scalar::kernel(ty),
     }
 }
