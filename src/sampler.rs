@@ -293,7 +293,6 @@ impl Random {
 }
 
 #[cfg(test)]
-#[allow(clippy::print_stdout)]
 mod tests {
     use super::*;
 
@@ -441,33 +440,6 @@ mod tests {
                 logits[99] = 1.0;
                 assert_eq!(Sampler::new(&case, 100).sample(&mut logits, &[1]), 99, "{case:?}");
             }
-        }
-    }
-
-    /// Prints times: `cargo test --release --lib sampling_times -- --ignored --nocapture`.
-    #[test]
-    #[ignore = "a measurement"]
-    fn sampling_times() {
-        let logits = noise(6, 151_936);
-        let cases = [
-            ("greedy", Sampling { temperature: 0.0, ..sampling() }),
-            ("default", Sampling::default()),
-            ("top-p", Sampling { top_p: 0.95, ..sampling() }),
-            ("min-p", Sampling { min_p: 0.05, ..sampling() }),
-            ("all", sampling()),
-        ];
-        for (name, case) in cases {
-            let mut sampler = Sampler::new(&case, logits.len());
-            let mut times: Vec<_> = (0..50)
-                .map(|_| {
-                    let mut logits = logits.clone();
-                    let began = std::time::Instant::now();
-                    sampler.sample(&mut logits, &[1, 2, 3]);
-                    began.elapsed()
-                })
-                .collect();
-            times.sort();
-            println!("{name}: {:?}", times[25]);
         }
     }
 }

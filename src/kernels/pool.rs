@@ -438,31 +438,4 @@ mod tests {
         });
         assert_eq!(runs.load(Ordering::Relaxed), 4 + 4 * 500 * 10);
     }
-
-    /// Prints the cost of a dispatch: `cargo test --release --lib dispatch_cost -- --ignored --nocapture`.
-    #[test]
-    #[ignore = "a measurement"]
-    #[allow(clippy::print_stdout)]
-    fn dispatch_cost() {
-        let pool = Pool::new(default_threads());
-        let time = |rounds: u32, pause: Duration| {
-            let mut total = Duration::ZERO;
-            for _ in 0..rounds {
-                std::thread::sleep(pause);
-                let began = Instant::now();
-                pool.run(&|_| {});
-                total += began.elapsed();
-            }
-            total / rounds
-        };
-        time(1000, Duration::ZERO);
-        let began = Instant::now();
-        (0..100_000).for_each(|_| pool.run(&|_| {}));
-        println!(
-            "{} threads, spinning: {:?}, parked: {:?}",
-            pool.threads(),
-            began.elapsed() / 100_000,
-            time(100, Duration::from_millis(3))
-        );
-    }
 }
