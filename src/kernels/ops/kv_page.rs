@@ -118,33 +118,36 @@ impl Ops<'_> {
     }
 }
 
+/// Up to 16 numbers in f16, saturated.
+#[inline(always)]
+fn half_precision<S: Lanes>(s: S, from: &[f32]) -> [u8; 2 * LANES] {
+    let x = match from.first_chunk() {
+        Some(chunk) => s.load(chunk),
+        None => s.load(&padded(from, 0.0)),
+    };
+    let x = s.max(s.splat(-65504.0), s.min(s.splat(65504.0), x));
+    let mut bytes = [0_u8; 2 * LANES];
+    // SAFETY: `bytes` holds 16 half-precision numbers.
+    unsafe { s.store_f16(x, bytes.as_mut_ptr()) };
+    bytes
+}
+
 /// One position of f16. `k`, `v`: all heads.
 #[inline(always)]
 fn store_f16_lanes<S: Lanes>(s: S, layout: &KvLayout, page: &mut [u8], position: usize, k: &[f32], v: &[f32]) {
-    let half_precision = |from: &[f32]| {
-        let x = match from.first_chunk() {
-            Some(chunk) => s.load(chunk),
-            None => s.load(&padded(from, 0.0)),
-        };
-        let x = s.max(s.splat(-65504.0), s.min(s.splat(65504.0), x));
-        let mut bytes = [0_u8; 2 * LANES];
-        // SAFETY: `bytes` holds 16 half-precision numbers.
-        unsafe { s.store_f16(x, bytes.as_mut_ptr()) };
-        bytes
-    };
     let values = layout.offsets()[1];
     let heads = page.chunks_exact_mut(layout.head_bytes()).take(layout.kv_heads);
     for ((head, k), v) in heads.zip(k.chunks_exact(layout.key_dim)).zip(v.chunks_exact(layout.value_dim)) {
         let (columns, _) = head.as_chunks_mut::<{ 2 * PAGE_POSITIONS }>();
         for (columns, part) in columns.chunks_mut(LANES).zip(k.chunks(LANES)) {
-            let bytes = half_precision(part);
+            let bytes = half_precision(s, part);
             for (column, element) in columns.iter_mut().zip(bytes.as_chunks::<2>().0).take(part.len()) {
                 column[2 * position..][..2].copy_from_slice(element);
             }
         }
         let row = &mut head[values + 2 * position * layout.value_stride()..][..2 * layout.value_stride()];
         for (to, part) in row.as_chunks_mut::<{ 2 * LANES }>().0.iter_mut().zip(v.chunks(LANES)) {
-            *to = half_precision(part);
+            *to = half_precision(s, part);
         }
     }
 }

@@ -94,7 +94,27 @@ fn layer_row_lanes<S: Lanes>(s: S, out: &mut [f32], x: &[f32], weight: Option<&[
     affine_row(s, out, x, mean, 1.0 / (variance + eps).sqrt(), weight, bias);
 }
 
-/// `out = (x - mean) * factor * weight + bias`, what is absent left out.
+/// `(x - mean) * factor * weight + bias`, what is absent left out.
+#[inline(always)]
+fn affine<S: Lanes>(
+    s: S,
+    x: &[f32; LANES],
+    mean: f32,
+    factor: f32,
+    weight: Option<&[f32; LANES]>,
+    bias: Option<&[f32; LANES]>,
+) -> S::V {
+    let mut v = s.mul(s.sub(s.load(x), s.splat(mean)), s.splat(factor));
+    if let Some(weight) = weight {
+        v = s.mul(v, s.load(weight));
+    }
+    if let Some(bias) = bias {
+        v = s.add(v, s.load(bias));
+    }
+    v
+}
+
+/// The same for a row.
 #[inline(always)]
 fn affine_row<S: Lanes>(
     s: S,
@@ -107,22 +127,19 @@ fn affine_row<S: Lanes>(
 ) {
     let len = x.len();
     assert!(out.len() == len && weight.is_none_or(|w| w.len() == len) && bias.is_none_or(|b| b.len() == len));
-    for start in (0..len).step_by(LANES) {
-        let end = (start + LANES).min(len);
-        let part = |from: &[f32]| match from[start..end].first_chunk() {
-            Some(chunk) => s.load(chunk),
-            None => s.load(&padded(&from[start..end], 0.0)),
-        };
-        let mut v = s.mul(s.sub(part(x), s.splat(mean)), s.splat(factor));
-        if let Some(weight) = weight {
-            v = s.mul(v, part(weight));
-        }
-        if let Some(bias) = bias {
-            v = s.add(v, part(bias));
-        }
-        let mut lanes = [0.0; LANES];
-        s.store(v, &mut lanes);
-        out[start..end].copy_from_slice(&lanes[..end - start]);
+    let ((chunks, tail), (out_chunks, out_tail)) = (x.as_chunks::<LANES>(), out.as_chunks_mut::<LANES>());
+    let (weight_chunks, weight_tail) = weight.unwrap_or_default().as_chunks::<LANES>();
+    let (bias_chunks, bias_tail) = bias.unwrap_or_default().as_chunks::<LANES>();
+    for (i, (out, x)) in out_chunks.iter_mut().zip(chunks).enumerate() {
+        s.store(affine(s, x, mean, factor, weight_chunks.get(i), bias_chunks.get(i)), out);
+    }
+    if !tail.is_empty() {
+        let [weight_tail, bias_tail] = [weight_tail, bias_tail].map(|tail| padded(tail, 0.0));
+        let mut last = [0.0; LANES];
+        let x = padded(tail, 0.0);
+        let v = affine(s, &x, mean, factor, weight.map(|_| &weight_tail), bias.map(|_| &bias_tail));
+        s.store(v, &mut last);
+        out_tail.copy_from_slice(&last[..out_tail.len()]);
     }
 }
 

@@ -16,7 +16,7 @@ use super::Ops;
 use super::kv_page::{KvElement, KvLayout, PAGE_POSITIONS};
 use super::lanes::{Lanes, for_each_isa};
 use crate::kernels::disjoint::Disjoint;
-use crate::kernels::{Cancel, Cancelled};
+use crate::kernels::{Cancel, Cancelled, Isa};
 use tile::Element;
 use walk::{Rows, State, TILE_ROWS, Workspace};
 
@@ -319,9 +319,9 @@ fn segment_lanes<S: Lanes>(
     }
 }
 
-#[inline(always)]
-fn one_segment_lanes<S: Lanes>(
-    s: S,
+/// One unit of a single position: a segment for the heads of a group.
+fn one_segment(
+    isa: Isa,
     call: &Call<'_, '_>,
     shape: &Shape,
     kv_head: usize,
@@ -330,14 +330,28 @@ fn one_segment_lanes<S: Lanes>(
     partial: &mut [f32],
 ) {
     let mut own = take_apart(shape, own);
-    walk::pack(s, shape.key_dim, shape.group, |head| query_row(call, kv_head, 0, head), own.q);
+    pack(isa, call, shape, kv_head, (0, 1), own.q);
     let rows = Rows { q: own.q, count: shape.group, group: shape.group, first: call.first };
-    segment_lanes(s, call, kv_head, &rows, segment, &mut state(shape, shape.group, partial), &mut own.work);
+    walk_segment(isa, call, kv_head, &rows, segment, &mut state(shape, shape.group, partial), &mut own.work);
 }
 
 #[inline(always)]
-fn merge_segments_lanes<S: Lanes>(
+fn pack_lanes<S: Lanes>(
     s: S,
+    call: &Call<'_, '_>,
+    shape: &Shape,
+    kv_head: usize,
+    positions: (usize, usize),
+    to: &mut [f32],
+) {
+    let group = shape.group;
+    let row = |r: usize| query_row(call, kv_head, positions.0 + r / group, r % group);
+    walk::pack(s, shape.key_dim, (positions.1 - positions.0) * group, row, to);
+}
+
+/// Merges the segments of a group, in order, and writes its heads' outputs.
+fn merge_segments(
+    isa: Isa,
     call: &Call<'_, '_>,
     shape: &Shape,
     kv_head: usize,
@@ -349,16 +363,16 @@ fn merge_segments_lanes<S: Lanes>(
     let mut whole = state(shape, shape.group, own.whole);
     begin(call.spec, kv_head, &mut whole);
     for segment in states.chunks_exact_mut(shape.state_floats(shape.group)) {
-        walk::merge(s, shape.stride, &mut whole, &state(shape, shape.group, segment));
+        merge(isa, shape.stride, &mut whole, &state(shape, shape.group, segment));
     }
     for (r, out) in out.chunks_exact_mut(call.spec.layout.value_dim).enumerate() {
-        walk::finish_row(s, &whole.o[r * shape.stride..][..shape.stride], whole.sum[r], out);
+        finish_row(isa, &whole.o[r * shape.stride..][..shape.stride], whole.sum[r], out);
     }
 }
 
-#[inline(always)]
-fn position_tile_lanes<S: Lanes>(
-    s: S,
+/// One unit of many positions.
+fn position_tile(
+    isa: Isa,
     call: &Call<'_, '_>,
     shape: &Shape,
     kv_head: usize,
@@ -369,43 +383,43 @@ fn position_tile_lanes<S: Lanes>(
     let mut own = take_apart(shape, own);
     let group = shape.group;
     let count = (positions.1 - positions.0) * group;
-    let row = |r: usize| query_row(call, kv_head, positions.0 + r / group, r % group);
-    walk::pack(s, shape.key_dim, count, row, own.q);
+    pack(isa, call, shape, kv_head, positions, own.q);
     let rows = Rows { q: own.q, count, group, first: call.first + positions.0 };
     let mut whole = state(shape, count, own.whole);
     let mut part = state(shape, count, own.segment);
     begin(call.spec, kv_head, &mut whole);
     for segment in walk::segments(call.spec, rows.first, call.first + positions.1 - 1) {
-        segment_lanes(s, call, kv_head, &rows, segment, &mut part, &mut own.work);
+        walk_segment(isa, call, kv_head, &rows, segment, &mut part, &mut own.work);
         if call.cancel.is_cancelled() {
             return;
         }
-        walk::merge(s, shape.stride, &mut whole, &part);
+        merge(isa, shape.stride, &mut whole, &part);
     }
     let dim = call.spec.layout.value_dim;
     for (r, sum) in whole.sum.iter().enumerate() {
         let head = (positions.0 + r / group) * call.spec.heads + kv_head * group + r % group;
         // SAFETY: this unit alone computes these heads at these positions.
         let out = unsafe { out.range(head * dim..(head + 1) * dim) };
-        walk::finish_row(s, &whole.o[r * shape.stride..][..shape.stride], *sum, out);
+        finish_row(isa, &whole.o[r * shape.stride..][..shape.stride], *sum, out);
     }
 }
 
 for_each_isa! {
-    fn one_segment(
-        call: &Call<'_, '_>, shape: &Shape, kv_head: usize, segment: usize, own: &mut [f32], partial: &mut [f32],
-    ) = one_segment_lanes;
+    fn pack(
+        call: &Call<'_, '_>, shape: &Shape, kv_head: usize, positions: (usize, usize), to: &mut [f32],
+    ) = pack_lanes;
 }
 for_each_isa! {
-    fn merge_segments(
-        call: &Call<'_, '_>, shape: &Shape, kv_head: usize, own: &mut [f32], states: &mut [f32], out: &mut [f32],
-    ) = merge_segments_lanes;
+    fn walk_segment(
+        call: &Call<'_, '_>, kv_head: usize, rows: &Rows<'_>, segment: usize, state: &mut State<'_>,
+        work: &mut Workspace<'_>,
+    ) = segment_lanes;
 }
 for_each_isa! {
-    fn position_tile(
-        call: &Call<'_, '_>, shape: &Shape, kv_head: usize, positions: (usize, usize), own: &mut [f32],
-        out: &Disjoint<'_, f32>,
-    ) = position_tile_lanes;
+    fn merge(stride: usize, whole: &mut State<'_>, segment: &State<'_>) = walk::merge;
+}
+for_each_isa! {
+    fn finish_row(o: &[f32], sum: f32, out: &mut [f32]) = walk::finish_row;
 }
 
 #[cfg(test)]

@@ -45,18 +45,8 @@ pub(super) struct Workspace<'a> {
     pub(super) scaled: &'a mut [f32],
 }
 
-/// Most rows of a tile.
+/// Rows of a tile, at most; an instruction set may have fewer.
 pub(super) const TILE_ROWS: usize = 8;
-
-/// Rows of the tile that starts with `left` rows to go.
-#[inline(always)]
-pub(super) fn tile_rows(most: usize, left: usize) -> usize {
-    match left.min(most) {
-        8.. => 8,
-        4..8 => 4,
-        rows => rows,
-    }
-}
 
 /// Takes the rows along the pages `pages.0..pages.1` of one segment.
 #[inline(always)]
@@ -91,7 +81,7 @@ pub(super) fn walk_segment<'p, S: Lanes, E: Element>(
         let unseeing = start.saturating_sub(rows.first) * rows.group;
         let mut r = 0;
         while r < rows.count {
-            let tile = tile_rows(S::ROWS, rows.count - r);
+            let tile = S::ROWS.min(rows.count - r);
             if r + tile > unseeing {
                 // What the tile's rows see of the page: from the first row's window on, to the last row.
                 let (early, late) = (rows.first + r / rows.group, rows.first + (r + tile - 1) / rows.group);
@@ -105,12 +95,20 @@ pub(super) fn walk_segment<'p, S: Lanes, E: Element>(
                             page_tile::<S, E, $R>(s, spec, rows, r, bytes, &seen, state, work, ahead)
                         };
                     }
-                    match tile {
-                        8 => go!(8),
-                        4 => go!(4),
-                        3 => go!(3),
-                        2 => go!(2),
-                        _ => go!(1),
+                    if S::ROWS == TILE_ROWS && tile > 4 {
+                        match tile {
+                            8 => go!(8),
+                            7 => go!(7),
+                            6 => go!(6),
+                            _ => go!(5),
+                        }
+                    } else {
+                        match tile {
+                            4 => go!(4),
+                            3 => go!(3),
+                            2 => go!(2),
+                            _ => go!(1),
+                        }
                     }
                     ahead.step = 0;
                 }
@@ -307,7 +305,7 @@ pub(super) fn finish_row<S: Lanes>(s: S, o: &[f32], sum: f32, out: &mut [f32]) {
 pub(super) fn pack<'q, S: Lanes>(_: S, dim: usize, count: usize, row: impl Fn(usize) -> &'q [f32], to: &mut [f32]) {
     let mut r = 0;
     while r < count {
-        let tile = tile_rows(S::ROWS, count - r);
+        let tile = S::ROWS.min(count - r);
         let packed = &mut to[r * dim..][..tile * dim];
         for i in 0..tile {
             for (d, x) in row(r + i)[..dim].iter().enumerate() {

@@ -25,7 +25,8 @@ pub(crate) const LANES: usize = 16;
 
 /// Proof that the processor has an instruction set, and its operations on vectors of 16 f32.
 ///
-/// Methods are inlined into the functions that [`for_each_isa`] compiles for the instruction set.
+/// Methods are inlined into the functions that [`for_each_isa`] compiles for the instruction set. So must be whatever calls
+/// them: functions are marked so; closures cannot be, and are not always.
 pub(crate) trait Lanes: Copy {
     type V: Copy;
     /// Vectors side by side and rows of an outer-product tile that the registers hold: `ROWS * WIDE` accumulators.
