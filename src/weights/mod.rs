@@ -5,8 +5,6 @@
 //! [`memory`] asks the kernel what the process really holds; [`calibrate`] measures the device and forecasts.
 
 pub mod arena;
-#[cfg(test)]
-mod bandwidth_tests;
 pub mod calibrate;
 mod experts;
 pub mod extents;
