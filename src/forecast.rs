@@ -101,7 +101,7 @@ fn trial(loaded: &mut Loaded, positions: u32) -> Result<f64, Failure> {
     let until = Instant::now() + TRIAL_TIME;
     let mut best: f64 = 0.0;
     loop {
-        loaded.model.cache_mut().set_positions(0);
+        loaded.model.cache_mut().rewind(0);
         let waited_us = loaded.model.store().counters().wait_us;
         let mut clock = Clock { until, began: Instant::now(), waited_us, layers: Vec::new() };
         let outcome = loaded.model.forward(&ids, Want::Last, &mut clock, &Cancel::never());

@@ -3,12 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "support/model.rs"]
+mod model;
+
 use std::path::{Path, PathBuf};
 
-use sipllm::engine::Loaded;
-use sipllm::engine::protocol::{Budget, KernelKind, KvType, LoadRequest, Residency, SourceKind};
-use sipllm::kernels::Cancel;
-use sipllm::model::{NoHooks, Want};
+use model::{bits, run};
+use sipllm::engine::protocol::{Budget, KernelKind, LoadRequest, Residency, SourceKind};
 
 const MODELS: &[&str] =
     &["llama", "llama-shuffled", "llama-tied", "mixtral", "qwen2", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3"];
@@ -33,54 +34,14 @@ fn reference_logits(name: &str) -> Vec<f32> {
 }
 
 fn exact(name: &str) -> LoadRequest {
-    LoadRequest {
-        path: data(&format!("{name}.gguf")),
-        budget: Budget::Bytes(1 << 30),
-        threads: Some(2),
-        context: Some(64),
-        kernel: KernelKind::Exact,
-        residency: Residency::Quantized,
-        source: SourceKind::Buffered,
-        kv: KvType::F32,
-        prefill_batch: None,
-        disk_limit: None,
-        least_context: 64,
-    }
-}
-
-/// Logits of every prompt position, then the greedy continuation.
-fn run(request: LoadRequest, prompt: &[u32], batch: usize, greedy: usize) -> (Vec<f32>, Vec<u32>) {
-    let mut loaded = Loaded::open(request, &mut |_| ()).unwrap_or_else(|failure| panic!("{}", failure.message));
-    loaded.make_room((prompt.len() + greedy) as u32, 1).unwrap_or_else(|failure| panic!("{}", failure.message));
-    let model = &mut loaded.model;
-    model.set_batch(batch, batch);
-    let cancel = Cancel::never();
-    let mut logits = Vec::new();
-    for ids in prompt.chunks(batch) {
-        model.forward(ids, Want::All, &mut NoHooks, &cancel).unwrap();
-        logits.extend_from_slice(model.logits());
-    }
-    let vocabulary = model.hyperparameters().vocabulary;
-    let mut last = logits[logits.len() - vocabulary..].to_vec();
-    let mut continuation = Vec::new();
-    for _ in 0..greedy {
-        let next = (0..last.len()).rev().max_by(|&a, &b| last[a].total_cmp(&last[b])).unwrap() as u32;
-        continuation.push(next);
-        model.forward(&[next], Want::Last, &mut NoHooks, &cancel).unwrap();
-        last = model.logits().to_vec();
-    }
-    (logits, continuation)
-}
-
-fn bits(values: &[f32]) -> Vec<u32> {
-    values.iter().map(|v| v.to_bits()).collect()
+    model::exact(&data(&format!("{name}.gguf")))
 }
 
 #[test]
 fn logits_and_greedy_ids_of_every_family_equal_the_reference() {
     for name in MODELS {
         let reference = reference(name);
-        let (logits, greedy) = run(exact(name), &reference.prompt, reference.prompt.len(), reference.greedy.len());
+        let (logits, greedy, _) = run(exact(name), &reference.prompt, reference.prompt.len(), reference.greedy.len());
         let expected = reference_logits(name);
         assert_eq!(logits.len(), expected.len(), "{name}");
         let worst = logits.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);

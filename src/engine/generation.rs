@@ -94,9 +94,9 @@ impl Generation<'_> {
         let most = self.request.max_tokens.unwrap_or(u32::MAX);
         // The last token of an answer is never run, so its position is not needed.
         loaded.ledger.need_context((ids.len() as u32).saturating_add(most.saturating_sub(1)));
-        let reused = common_prefix(&loaded.cached, &ids).min(ids.len() - 1);
+        let same = common_prefix(&loaded.cached, &ids).min(ids.len() - 1);
+        let reused = loaded.model.cache_mut().rewind(same);
         loaded.cached.truncate(reused);
-        loaded.model.cache_mut().set_positions(reused);
         // Room for the first batch also settles the context.
         loaded.make_room(reused as u32 + 1, 1)?;
         let context = loaded.ledger.context() as usize;

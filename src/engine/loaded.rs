@@ -142,7 +142,7 @@ impl Loaded {
     pub fn reset(&mut self) {
         self.cached.clear();
         let cache = self.model.cache_mut();
-        cache.set_positions(0);
+        cache.rewind(0);
         cache.trim();
         if let Ok(plan) = self.ledger.plan(self.model.store().table(), 0, 1) {
             self.ledger.adopt(plan, self.model.store_mut());

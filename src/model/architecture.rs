@@ -10,18 +10,31 @@ use crate::kernels::ops::Pairing;
 pub enum Norm {
     /// Root mean square, no bias (Zhang and Sennrich, 2019).
     Rms,
-    /// Mean and variance, with bias (Ba et al., 2016).
+    /// Mean and variance, with bias where the file has one (Ba et al., 2016).
     Layer,
 }
 
-/// Normalisation of queries and keys before RoPE.
+/// Normalisation of queries and keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QkNorm {
     None,
-    /// Each head by itself, one weight of `head_dim` shared by all heads.
+    /// Each head by itself before RoPE, one weight of `head_dim` shared by all heads.
     PerHead,
-    /// The whole row of all heads at once.
+    /// The same after RoPE.
+    PerHeadAfterRope,
+    /// The whole row of all heads at once, before RoPE.
     Whole,
+}
+
+/// How attention and the feed-forward network follow one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Branches {
+    /// The network sees what attention has added.
+    InTurn,
+    /// Both see the block's normed input, and are added together.
+    SideBySide,
+    /// Side by side in files without a norm of the network's own.
+    SideBySideWithoutFfnNorm,
 }
 
 /// The feed-forward network.
@@ -33,35 +46,85 @@ pub enum Ffn {
     GeGlu,
     /// `down(gelu(up))`, no gate.
     Gelu,
+    /// `down(max(up, 0)^2)`, no gate.
+    ReluSquared,
     /// gpt-oss: clamped, with `alpha = 1.702` and `up + 1`.
     SwiGluOai,
 }
 
-/// How the router's logits become weights of the chosen experts.
+impl Ffn {
+    /// Whether a gate multiplies what goes up.
+    pub fn is_gated(self) -> bool {
+        matches!(self, Self::SwiGlu | Self::GeGlu | Self::SwiGluOai)
+    }
+}
+
+/// How the router's logits become scores of the experts (`expert_gating_func`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gating {
-    /// Softmax over all experts, the chosen ones scaled to sum to 1.
-    SoftmaxNormalised,
+    /// Softmax over all experts.
+    Softmax,
+    /// Each by itself.
+    Sigmoid,
     /// The chosen logits alone through a softmax.
     SoftmaxOfChosen,
 }
 
-/// What the embedding is multiplied by.
+/// What is done with the scores of the chosen experts to make weights of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EmbeddingScale {
-    /// `embedding_scale` where the file has it, else 1.
+pub enum Shares {
+    /// They are scaled to sum to 1.
+    SumToOne,
+    /// They are taken as they are.
+    AsScored,
+    /// As `expert_weights_norm` says.
     File,
-    /// The square root of the width.
-    SqrtWidth,
 }
 
-/// Which layers attend only to a window of the last positions.
+/// Factors of the embedding, of what a block adds, of attention and of the logits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scales {
+    None,
+    /// The embedding by the square root of the width.
+    Gemma,
+    /// All four from the file; the logits are divided by theirs.
+    Granite,
+    /// As Granite, with defaults from the shape, for files older than the keys.
+    MiniCpm,
+    /// The logits are multiplied by `logit_scale`.
+    Cohere,
+}
+
+/// Which layers attend only to a window of the last positions, where the file gives one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
-    /// None does.
+    /// None does, whatever the file says.
     Never,
-    /// In each run of `period` layers all but the last do.
+    /// In each run of `period` layers all but the last do; the file may name another period, or each layer.
     AllButLastOf { period: u32 },
+    /// Every one does.
+    Always,
+}
+
+/// How the windowed layers turn queries and keys.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum WindowRope {
+    /// As all others do, but for the base that the file may name for them.
+    Same,
+    /// Without scaling, on this base (`None` is that of all others) if the file names none.
+    Unscaled(Option<f32>),
+}
+
+/// Which layers turn queries and keys by their position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RopeLayers {
+    All,
+    /// All but every n-th.
+    NotEvery(u32),
+    /// In models with windows the windowed ones.
+    Windowed,
+    /// All or none, as `rope.scaling.finetuned` says.
+    File,
 }
 
 /// One family.
@@ -78,20 +141,28 @@ pub struct Architecture {
     /// Whether they have a norm after them, before the residual is added.
     pub post_norm: bool,
     pub qk_norm: QkNorm,
+    pub branches: Branches,
     pub ffn: Ffn,
     pub gating: Gating,
-    pub embedding_scale: EmbeddingScale,
+    pub shares: Shares,
+    pub scales: Scales,
     pub window: Window,
-    /// RoPE base of windowed layers where the file names none; they are not scaled then.
-    pub window_rope_base: Option<f32>,
-    /// Every n-th layer goes without RoPE.
-    pub no_rope_every: Option<u32>,
+    /// The window where the file gives none.
+    pub window_default: Option<usize>,
+    pub window_rope: WindowRope,
+    pub rope_layers: RopeLayers,
+    /// Soft caps of attention scores and of logits where the file gives none.
+    pub default_caps: Option<(f32, f32)>,
     /// Layer count at which queries are scaled by `width / heads` instead of the head's own size.
     pub wide_query_scale_at: Option<u32>,
     /// Whether attention has a sink logit a head.
     pub sinks: bool,
     /// Name of the norm before the feed-forward network.
     pub ffn_norm: &'static str,
+    /// Name of the norm before the head.
+    pub output_norm: &'static str,
+    /// Whether layers without key/value heads are short convolutions.
+    pub short_convolutions: bool,
 }
 
 const LLAMA: Architecture = Architecture {
@@ -102,61 +173,158 @@ const LLAMA: Architecture = Architecture {
     pre_norm: true,
     post_norm: false,
     qk_norm: QkNorm::None,
+    branches: Branches::InTurn,
     ffn: Ffn::SwiGlu,
-    gating: Gating::SoftmaxNormalised,
-    embedding_scale: EmbeddingScale::File,
+    gating: Gating::Softmax,
+    shares: Shares::SumToOne,
+    scales: Scales::None,
     window: Window::Never,
-    window_rope_base: None,
-    no_rope_every: None,
+    window_default: None,
+    window_rope: WindowRope::Same,
+    rope_layers: RopeLayers::All,
+    default_caps: None,
     wide_query_scale_at: None,
     sinks: false,
     ffn_norm: "ffn_norm",
+    output_norm: "output_norm",
+    short_convolutions: false,
 };
 
+/// As llama, with the two halves of a head turned together.
 const QWEN2: Architecture =
     Architecture { name: "qwen2", families: "Qwen 2, Qwen 2.5", pairing: Pairing::Halves, ..LLAMA };
+
+const QWEN3: Architecture = Architecture { name: "qwen3", families: "Qwen 3", qk_norm: QkNorm::PerHead, ..QWEN2 };
+
+const GEMMA: Architecture = Architecture {
+    name: "gemma",
+    families: "Gemma 1",
+    pairing: Pairing::Halves,
+    ffn: Ffn::GeGlu,
+    scales: Scales::Gemma,
+    ..LLAMA
+};
 
 const GEMMA2: Architecture = Architecture {
     name: "gemma2",
     families: "Gemma 2",
-    pairing: Pairing::Halves,
     post_norm: true,
-    ffn: Ffn::GeGlu,
-    embedding_scale: EmbeddingScale::SqrtWidth,
     window: Window::AllButLastOf { period: 2 },
+    window_default: Some(4096),
+    default_caps: Some((50.0, 30.0)),
     wide_query_scale_at: Some(46),
+    ..GEMMA
+};
+
+const GRANITE: Architecture = Architecture {
+    name: "granite",
+    families: "Granite 3, Granite 4 without state space layers",
+    scales: Scales::Granite,
+    rope_layers: RopeLayers::File,
     ..LLAMA
+};
+
+/// Norms after the branches, none before them.
+const OLMO2: Architecture = Architecture {
+    name: "olmo2",
+    families: "OLMo 2, OLMo 3",
+    pre_norm: false,
+    post_norm: true,
+    qk_norm: QkNorm::Whole,
+    window: Window::AllButLastOf { period: 4 },
+    window_rope: WindowRope::Unscaled(None),
+    ..QWEN2
+};
+
+/// LayerNorm and a network without gate.
+const STARCODER2: Architecture =
+    Architecture { name: "starcoder2", families: "StarCoder 2", norm: Norm::Layer, ffn: Ffn::Gelu, ..QWEN2 };
+
+const COMMAND_R: Architecture = Architecture {
+    name: "command-r",
+    families: "Command R",
+    norm: Norm::Layer,
+    branches: Branches::SideBySide,
+    scales: Scales::Cohere,
+    ..LLAMA
+};
+
+const LFM2: Architecture = Architecture {
+    name: "lfm2",
+    families: "LFM2, LFM2.5",
+    window: Window::Always,
+    output_norm: "token_embd_norm",
+    short_convolutions: true,
+    ..QWEN3
 };
 
 /// Every family this program runs.
 pub const ARCHITECTURES: &[Architecture] = &[
     LLAMA,
+    Architecture { name: "mistral3", families: "Ministral 3", ..LLAMA },
     QWEN2,
-    Architecture { name: "qwen3", families: "Qwen 3", qk_norm: QkNorm::PerHead, ..QWEN2 },
-    Architecture { name: "qwen3moe", families: "Qwen 3 with experts", qk_norm: QkNorm::PerHead, ..QWEN2 },
+    Architecture { name: "qwen2vl", families: "Qwen 2 VL, Qwen 2.5 VL: text", ..QWEN2 },
+    Architecture { name: "qwen2moe", families: "Qwen 1.5 and 2 with experts", shares: Shares::AsScored, ..QWEN2 },
+    QWEN3,
+    Architecture { name: "qwen3moe", families: "Qwen 3 with experts", ..QWEN3 },
+    Architecture { name: "qwen3vl", families: "Qwen 3 VL: text", ..QWEN3 },
+    Architecture { name: "qwen3vlmoe", families: "Qwen 3 VL with experts: text", ..QWEN3 },
+    GEMMA,
     GEMMA2,
     Architecture {
         name: "gemma3",
         families: "Gemma 3",
         qk_norm: QkNorm::PerHead,
         window: Window::AllButLastOf { period: 6 },
-        window_rope_base: Some(10_000.0),
+        window_default: None,
+        window_rope: WindowRope::Unscaled(Some(10_000.0)),
+        default_caps: None,
         wide_query_scale_at: Some(62),
         ..GEMMA2
     },
+    Architecture { name: "phi2", families: "Phi 1.5, Phi 2", branches: Branches::SideBySide, ..STARCODER2 },
     Architecture { name: "phi3", families: "Phi 3, Phi 3.5, Phi 4", ..QWEN2 },
-    Architecture { name: "smollm3", families: "SmolLM3", no_rope_every: Some(4), ..LLAMA },
-    Architecture { name: "granite", families: "Granite 3", ..LLAMA },
+    Architecture { name: "smollm3", families: "SmolLM3", rope_layers: RopeLayers::NotEvery(4), ..LLAMA },
+    GRANITE,
+    Architecture { name: "granitemoe", families: "Granite 3 with experts", rope_layers: RopeLayers::All, ..GRANITE },
+    Architecture { name: "minicpm", families: "MiniCPM, MiniCPM4", scales: Scales::MiniCpm, ..LLAMA },
+    OLMO2,
+    Architecture { name: "olmoe", families: "OLMoE", qk_norm: QkNorm::Whole, shares: Shares::AsScored, ..QWEN2 },
     Architecture {
-        name: "olmo2",
-        families: "OLMo 2",
-        pre_norm: false,
-        post_norm: true,
-        qk_norm: QkNorm::Whole,
+        name: "exaone4",
+        families: "EXAONE 4",
+        qk_norm: QkNorm::PerHead,
+        window_rope: WindowRope::Same,
+        rope_layers: RopeLayers::Windowed,
+        ..OLMO2
+    },
+    Architecture { name: "exaone", families: "EXAONE 3, EXAONE 3.5", ..QWEN2 },
+    STARCODER2,
+    Architecture { name: "nemotron", families: "Nemotron, Minitron", ffn: Ffn::ReluSquared, ..STARCODER2 },
+    Architecture { name: "arcee", families: "Arcee AFM", ffn: Ffn::ReluSquared, ..LLAMA },
+    Architecture {
+        name: "stablelm",
+        families: "StableLM",
+        norm: Norm::Layer,
+        branches: Branches::SideBySideWithoutFfnNorm,
         ..QWEN2
     },
-    Architecture { name: "starcoder2", families: "StarCoder 2", norm: Norm::Layer, ffn: Ffn::Gelu, ..QWEN2 },
+    COMMAND_R,
+    Architecture {
+        name: "cohere2",
+        families: "Command R7B, Aya",
+        window: Window::AllButLastOf { period: 4 },
+        rope_layers: RopeLayers::Windowed,
+        ..COMMAND_R
+    },
     Architecture { name: "glm4", families: "GLM 4", post_norm: true, ..LLAMA },
+    Architecture { name: "internlm2", families: "InternLM 2", ..LLAMA },
+    Architecture { name: "ernie4_5", families: "ERNIE 4.5", ..LLAMA },
+    Architecture { name: "ernie4_5-moe", families: "ERNIE 4.5 with experts", ..LLAMA },
+    Architecture { name: "hunyuan-dense", families: "Hunyuan 0.5B to 7B", qk_norm: QkNorm::PerHeadAfterRope, ..QWEN2 },
+    Architecture { name: "seed_oss", families: "Seed-OSS", ffn_norm: "post_attention_norm", ..QWEN2 },
+    Architecture { name: "bailingmoe", families: "Ling lite, Ling plus", shares: Shares::File, ..LLAMA },
+    Architecture { name: "dots1", families: "dots.llm1", shares: Shares::File, ..QWEN3 },
     Architecture {
         name: "gpt-oss",
         families: "gpt-oss",
@@ -167,24 +335,11 @@ pub const ARCHITECTURES: &[Architecture] = &[
         ffn_norm: "post_attention_norm",
         ..QWEN2
     },
+    LFM2,
+    Architecture { name: "lfm2moe", families: "LFM2 with experts", ..LFM2 },
 ];
 
 /// The family with this `general.architecture`.
 pub fn find(name: &str) -> Option<&'static Architecture> {
     ARCHITECTURES.iter().find(|a| a.name == name)
-}
-
-impl Architecture {
-    /// Whether this layer attends to a window only.
-    pub fn is_windowed(&self, layer: usize) -> bool {
-        match self.window {
-            Window::Never => false,
-            Window::AllButLastOf { period } => (layer as u32) % period < period - 1,
-        }
-    }
-
-    /// Whether this layer rotates queries and keys.
-    pub fn has_rope(&self, layer: usize) -> bool {
-        self.no_rope_every.is_none_or(|n| !(layer as u32 + 1).is_multiple_of(n))
-    }
 }

@@ -29,6 +29,10 @@ pub enum ModelError {
     Shape { name: String, shape: Vec<u64>, k: usize, rows: usize },
     #[error("{name}: {found} elements do not match the {expected} that the header implies")]
     Length { name: String, found: u64, expected: usize },
+    #[error(
+        "{name} is nothing that a model of architecture {arch} has; the file is of a variant that is not supported yet"
+    )]
+    Unused { name: String, arch: &'static str },
     #[error("{name}: type {ty} is not supported; use a file quantised to one of those that `sipllm inspect` accepts")]
     Type { name: String, ty: TensorType },
     #[error("token {id} is not within the vocabulary of {vocabulary}")]

@@ -8,6 +8,7 @@ use std::time::Instant;
 use super::ModelError;
 use super::architecture::Gating;
 use super::forward::Pass;
+use super::hyperparameters::Experts;
 use super::layout::FfnStages;
 use super::scratch::{ExpertScratch, Scratch};
 use super::times::Op;
@@ -18,31 +19,42 @@ use crate::kernels::ops::Ops;
 pub(super) fn feed_forward(pass: &mut Pass<'_>, layer: usize, scratch: &mut Scratch) -> Result<(), ModelError> {
     let (hp, layout, n) = (pass.hp, pass.layout, pass.positions);
     let weights = &layout.blocks[layer].ffn;
-    let (Some(spec), FfnStages::Experts { router, router_bias, gate_up, gate_bias, up_bias, down, down_bias }) =
-        (hp.experts, &weights.kind)
+    let (
+        Some(spec),
+        FfnStages::Experts { router, router_bias, choice_bias, shared, gate_up, gate_bias, up_bias, down, down_bias },
+    ) = (hp.experts, &weights.kind)
     else {
         return Ok(());
     };
     let Scratch { residual, branch, work, activations, experts, .. } = scratch;
     let Some(expert_scratch) = experts else { return Ok(()) };
-    let ExpertScratch { router: logits, chosen, weights: shares, sum, gathered, members, order, activations: own } =
-        expert_scratch;
+    let ExpertScratch {
+        router: logits,
+        chosen,
+        weights: shares,
+        shared: shared_share,
+        sum,
+        gathered,
+        members,
+        order,
+        activations: own,
+    } = expert_scratch;
     let residual = &mut residual[..n * hp.width];
     let branch = &mut branch[..n * hp.width];
     let logits = &mut logits[..n * spec.count];
     let chosen = &mut chosen[..n * spec.used];
     let shares = &mut shares[..n * spec.used];
     let sum = &mut sum[..n * hp.width];
+    let shared_share = &mut shared_share[..n];
 
-    let input = pass.norm(weights.norm.as_ref(), residual, branch);
+    let input = pass.norm(pass.ffn_norm(layer), residual, branch);
     activations.prepare(pass.pool, input, n, hp.width, &router.types);
-    pass.matrices(
-        router,
-        layer,
-        Op::Ffn,
-        activations,
-        &mut [MatrixOut { data: &mut *logits, row_stride: spec.count }],
-    )?;
+    let mut outs = [
+        MatrixOut { data: &mut *logits, row_stride: spec.count },
+        MatrixOut { data: &mut *shared_share, row_stride: 1 },
+    ];
+    let has_share = shared.as_ref().is_some_and(|shared| shared.has_gate);
+    pass.matrices(router, layer, Op::Ffn, activations, &mut outs[..1 + usize::from(has_share)])?;
     let started = Instant::now();
     if let Some(bias) = router_bias {
         pass.ops.add_bias(logits, bias);
@@ -51,11 +63,32 @@ pub(super) fn feed_forward(pass: &mut Pass<'_>, layer: usize, scratch: &mut Scra
         let logits = &mut logits[position * spec.count..(position + 1) * spec.count];
         let chosen = &mut chosen[position * spec.used..(position + 1) * spec.used];
         let shares = &mut shares[position * spec.used..(position + 1) * spec.used];
-        choose(pass.ops, logits, hp.arch.gating, chosen, shares);
+        choose(pass.ops, logits, &spec, choice_bias.as_deref(), chosen, shares);
     }
-    announce(pass, gate_up.id, down.id, spec.count, chosen, order);
-    sum.fill(0.0);
     pass.times.add(Op::Other, started);
+
+    if let Some(shared) = shared {
+        let ffn = spec.shared_ffn;
+        let (gate, up) = work.split_at_mut(n * ffn);
+        let up = &mut up[..n * ffn];
+        activations.prepare(pass.pool, input, n, hp.width, &shared.gate_up.types);
+        let mut outs = [MatrixOut { data: &mut *gate, row_stride: ffn }, MatrixOut { data: &mut *up, row_stride: ffn }];
+        pass.matrices(&shared.gate_up, layer, Op::Ffn, activations, &mut outs)?;
+        pass.activate(gate, up, None, None);
+        activations.prepare(pass.pool, gate, n, ffn, &shared.down.types);
+        let mut outs = [MatrixOut { data: &mut *sum, row_stride: hp.width }];
+        pass.matrices(&shared.down, layer, Op::Ffn, activations, &mut outs)?;
+        if has_share {
+            pass.ops.sigmoid(shared_share);
+            for (row, share) in sum.chunks_exact_mut(hp.width).zip(shared_share.iter()) {
+                pass.ops.scale(row, *share);
+            }
+        }
+    } else {
+        sum.fill(0.0);
+    }
+    // Not before: the ring could be full of experts that wait for the shared one, which waits for the ring.
+    announce(pass, gate_up.id, down.id, spec.count, chosen, order);
 
     for expert in 0..spec.count {
         members.clear();
@@ -116,13 +149,32 @@ fn expert_row(bias: &Option<Vec<f32>>, expert: usize, len: usize) -> Option<&[f3
     bias.as_ref().map(|bias| &bias[expert * len..][..len])
 }
 
-/// The experts with the largest logits, ascending by number, and their shares.
-fn choose(ops: Ops<'_>, logits: &[f32], gating: Gating, chosen: &mut [u32], shares: &mut [f32]) {
+/// The experts with the largest scores, ascending by number, and their shares. `logits` are worked on.
+fn choose(
+    ops: Ops<'_>,
+    logits: &mut [f32],
+    spec: &Experts,
+    bias: Option<&[f32]>,
+    chosen: &mut [u32],
+    shares: &mut [f32],
+) {
+    // Scaling the chosen of a softmax over all to sum to 1 is the softmax over the chosen, and order is that of the logits.
+    let softmax_of_chosen = match spec.gating {
+        Gating::SoftmaxOfChosen => true,
+        Gating::Softmax => spec.sum_to_one && bias.is_none(),
+        Gating::Sigmoid => false,
+    };
+    match spec.gating {
+        Gating::Softmax if !softmax_of_chosen => ops.softmax(logits, spec.count),
+        Gating::Sigmoid => ops.sigmoid(logits),
+        Gating::Softmax | Gating::SoftmaxOfChosen => {}
+    }
+    let score = |expert: usize| logits[expert] + bias.map_or(0.0, |bias| bias[expert]);
     for slot in 0..chosen.len() {
         let mut best = 0;
-        for (i, &logit) in logits.iter().enumerate() {
+        for i in 0..spec.count {
             if !chosen[..slot].contains(&(i as u32))
-                && (chosen[..slot].contains(&(best as u32)) || logit > logits[best])
+                && (chosen[..slot].contains(&(best as u32)) || score(i) > score(best))
             {
                 best = i;
             }
@@ -130,15 +182,18 @@ fn choose(ops: Ops<'_>, logits: &[f32], gating: Gating, chosen: &mut [u32], shar
         chosen[slot] = best as u32;
     }
     chosen.sort_unstable();
-    match gating {
-        // Scaling the chosen of a softmax over all to sum to 1 is the softmax over the chosen.
-        Gating::SoftmaxNormalised | Gating::SoftmaxOfChosen => {
-            for (share, &expert) in shares.iter_mut().zip(chosen.iter()) {
-                *share = logits[expert as usize];
-            }
-            let dim = shares.len();
-            ops.softmax(shares, dim);
-        }
+    for (share, &expert) in shares.iter_mut().zip(chosen.iter()) {
+        *share = logits[expert as usize];
+    }
+    if softmax_of_chosen {
+        ops.softmax(shares, spec.used);
+    } else if spec.sum_to_one {
+        // No sum is taken for less than the least normal number of half precision, as the reference has it.
+        let sum = shares.iter().sum::<f32>().max(6.103_515_6e-5);
+        shares.iter_mut().for_each(|share| *share /= sum);
+    }
+    if spec.scale != 1.0 {
+        shares.iter_mut().for_each(|share| *share *= spec.scale);
     }
 }
 
@@ -160,10 +215,27 @@ mod tests {
     use super::*;
     use crate::kernels::{Isa, Pool};
 
-    fn chosen_of<const N: usize>(logits: &[f32]) -> ([u32; N], [f32; N]) {
+    fn spec(count: usize, used: usize) -> Experts {
+        Experts { count, used, ffn: 1, shared_ffn: 0, gating: Gating::Softmax, sum_to_one: true, scale: 1.0 }
+    }
+
+    fn chosen_as<const N: usize>(logits: &[f32], spec: &Experts, bias: Option<&[f32]>) -> ([u32; N], [f32; N]) {
         let (pool, mut chosen, mut shares) = (Pool::new(1), [0; N], [0.0; N]);
-        choose(Ops::new(Isa::Scalar, &pool), logits, Gating::SoftmaxNormalised, &mut chosen, &mut shares);
+        choose(Ops::new(Isa::Scalar, &pool), &mut logits.to_vec(), spec, bias, &mut chosen, &mut shares);
         (chosen, shares)
+    }
+
+    fn chosen_of<const N: usize>(logits: &[f32]) -> ([u32; N], [f32; N]) {
+        chosen_as(logits, &spec(logits.len(), N), None)
+    }
+
+    #[test]
+    fn a_bias_moves_the_choice_and_not_the_weights() {
+        let logits = [1.0, 0.9, -2.0];
+        let spec = Experts { gating: Gating::Sigmoid, sum_to_one: false, scale: 2.0, ..spec(3, 1) };
+        let (chosen, shares) = chosen_as::<1>(&logits, &spec, Some(&[0.0, 0.1, 0.0]));
+        assert_eq!(chosen, [1]);
+        assert!((shares[0] - 2.0 / (1.0 + (-0.9f32).exp())).abs() < 1e-6);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::architecture::{Ffn, Norm, QkNorm};
 use super::experts;
 use super::hyperparameters::Hyperparameters;
 use super::kv_cache::KvCache;
-use super::layout::{AttentionWeights, FfnStages, Layout, NormWeights, Stage};
+use super::layout::{AttentionWeights, FfnStages, Layout, MixerStages, NormWeights, Stage};
 use super::rope::Rope;
 use super::scratch::{EMBEDDING_ROWS, Scratch};
 use super::times::{Op, OpTimes};
@@ -75,13 +75,17 @@ pub(super) struct Pass<'a> {
     pub positions: usize,
 }
 
-impl Pass<'_> {
+impl<'a> Pass<'a> {
     /// Runs the whole pass; logits, if wanted, are in `scratch.logits` afterwards.
     pub fn run(&mut self, tokens: &[u32], want: Want, scratch: &mut Scratch) -> Result<(), ModelError> {
         self.embed(tokens, scratch)?;
         for layer in 0..self.hp.layers {
-            self.attention(layer, scratch)?;
+            self.mix(layer, scratch)?;
             self.feed_forward(layer, scratch)?;
+            if self.hp.side_by_side {
+                let len = self.positions * self.hp.width;
+                self.ops.add_scaled(&mut scratch.residual[..len], &scratch.beside[..len], self.hp.residual_scale);
+            }
         }
         self.head(want, scratch)
     }
@@ -104,20 +108,82 @@ impl Pass<'_> {
         Ok(())
     }
 
-    fn attention(&mut self, layer: usize, scratch: &mut Scratch) -> Result<(), ModelError> {
-        let (hp, n) = (self.hp, self.positions);
+    /// The first half of a block: attention or a convolution, which positions exchange something in.
+    fn mix(&mut self, layer: usize, scratch: &mut Scratch) -> Result<(), ModelError> {
         let layout = self.layout;
-        let weights = &layout.blocks[layer].attention;
+        let weights = &layout.blocks[layer].mixer;
+        match &weights.kind {
+            MixerStages::Attention(attention) => self.attention(layer, weights.norm.as_ref(), attention, scratch)?,
+            MixerStages::Convolution { inward, taps, output } => {
+                self.convolution(layer, weights.norm.as_ref(), inward, taps, output, scratch)?;
+            }
+        }
+        let len = self.positions * self.hp.width;
+        let (branch, residual) = (&mut scratch.branch[..len], &mut scratch.residual[..len]);
+        if self.hp.side_by_side {
+            // The feed-forward network is to see the residual as it is.
+            if let Some(bias) = &weights.output_bias {
+                self.ops.add_bias(branch, bias);
+            }
+            scratch.beside[..len].copy_from_slice(branch);
+        } else {
+            self.join(branch, residual, weights.output_bias.as_deref(), weights.post_norm.as_ref());
+        }
+        Ok(())
+    }
+
+    /// The gated short convolution of LFM2: `b, c, x` from one projection, `c * conv(b * x)` through another. The result
+    /// is in `branch`.
+    fn convolution(
+        &mut self,
+        layer: usize,
+        norm: Option<&NormWeights>,
+        inward: &Stage,
+        taps: &[f32],
+        output: &Stage,
+        scratch: &mut Scratch,
+    ) -> Result<(), ModelError> {
+        let (width, n) = (self.hp.width, self.positions);
+        let Scratch { residual, branch, work, activations, .. } = scratch;
+        let (residual, branch) = (&residual[..n * width], &mut branch[..n * width]);
+        let (b, rest) = work.split_at_mut(n * width);
+        let (c, rest) = rest.split_at_mut(n * width);
+        let x = &mut rest[..n * width];
+
+        let input = self.norm(norm, residual, branch);
+        self.prepare(activations, input, width, inward);
+        let mut outs = [&mut *b, &mut *c, &mut *x].map(|data| MatrixOut { data, row_stride: width });
+        self.matrices(inward, layer, Op::Qkv, activations, &mut outs)?;
+
+        let started = Instant::now();
+        self.ops.mul(b, x);
+        self.ops.short_convolution(c, b, self.cache.before(layer), taps, width);
+        self.cache.store_convolved(layer, self.first, b);
+        self.times.add(Op::Other, started);
+
+        self.prepare(activations, c, width, output);
+        self.matrices(output, layer, Op::Output, activations, &mut [MatrixOut { data: branch, row_stride: width }])
+    }
+
+    /// Attention; what its projection gives is in `branch`.
+    fn attention(
+        &mut self,
+        layer: usize,
+        norm: Option<&NormWeights>,
+        weights: &AttentionWeights,
+        scratch: &mut Scratch,
+    ) -> Result<(), ModelError> {
+        let (hp, n) = (self.hp, self.positions);
         let (qw, kw, vw, aw) = (hp.q_width(), hp.k_width(), hp.v_width(), hp.attention_width());
         let Scratch { residual, branch, work, activations, attention, .. } = scratch;
-        let residual = &mut residual[..n * hp.width];
+        let residual = &residual[..n * hp.width];
         let branch = &mut branch[..n * hp.width];
         let (q, rest) = work.split_at_mut(n * qw);
         let (k, rest) = rest.split_at_mut(n * kw);
         let (v, rest) = rest.split_at_mut(n * vw);
         let attended = &mut rest[..n * aw];
 
-        let input = self.norm(weights.norm.as_ref(), residual, branch);
+        let input = self.norm(norm, residual, branch);
         self.prepare(activations, input, hp.width, &weights.qkv);
         self.matrices(
             &weights.qkv,
@@ -137,11 +203,18 @@ impl Pass<'_> {
                 self.ops.add_bias(data, bias);
             }
         }
-        self.qk_norm(weights, q, k);
+        let norms_last = hp.arch.qk_norm == QkNorm::PerHeadAfterRope;
+        if !norms_last {
+            self.qk_norm(weights, q, k);
+        }
         if let Some(table) = self.rope.of_layer(hp, layer) {
             self.ops.rope(table, q, hp.heads, hp.key_dim, self.first);
             self.ops.rope(table, k, hp.kv_heads, hp.key_dim, self.first);
         }
+        if norms_last {
+            self.qk_norm(weights, q, k);
+        }
+        self.temper(q);
         self.cache.store(self.ops, layer, self.first, k, v);
         self.times.add(Op::Other, started);
 
@@ -166,16 +239,26 @@ impl Pass<'_> {
             Op::Output,
             activations,
             &mut [MatrixOut { data: branch, row_stride: hp.width }],
-        )?;
-        self.join(branch, residual, weights.output_bias.as_deref(), weights.post_norm.as_ref());
-        Ok(())
+        )
+    }
+
+    /// Scales the queries of positions far into the context.
+    fn temper(&self, q: &mut [f32]) {
+        let Some(temperature) = self.hp.temperature else { return };
+        for (i, row) in q.chunks_exact_mut(self.hp.q_width()).enumerate() {
+            let steps = (self.first + i) / temperature.step as usize;
+            if steps > 0 {
+                let factor = 1.0 + f64::from(temperature.scale) * libm::log(1.0 + steps as f64);
+                self.ops.scale(row, factor as f32);
+            }
+        }
     }
 
     fn qk_norm(&self, weights: &AttentionWeights, q: &mut [f32], k: &mut [f32]) {
         let hp = self.hp;
         let (q_row, k_row) = match hp.arch.qk_norm {
             QkNorm::None => return,
-            QkNorm::PerHead => (hp.key_dim, hp.key_dim),
+            QkNorm::PerHead | QkNorm::PerHeadAfterRope => (hp.key_dim, hp.key_dim),
             QkNorm::Whole => (hp.q_width(), hp.k_width()),
         };
         if let (Some(q_norm), Some(k_norm)) = (&weights.q_norm, &weights.k_norm) {
@@ -200,9 +283,9 @@ impl Pass<'_> {
         let (gate, up) = work.split_at_mut(n * hp.ffn);
         let up = &mut up[..n * hp.ffn];
 
-        let input = self.norm(weights.norm.as_ref(), residual, branch);
+        let input = self.norm(self.ffn_norm(layer), residual, branch);
         self.prepare(activations, input, hp.width, gate_up);
-        let gated = hp.arch.ffn != Ffn::Gelu;
+        let gated = hp.arch.ffn.is_gated();
         let mut outs =
             [MatrixOut { data: &mut *gate, row_stride: hp.ffn }, MatrixOut { data: &mut *up, row_stride: hp.ffn }];
         let outs = if gated { &mut outs[..] } else { &mut outs[1..] };
@@ -230,6 +313,7 @@ impl Pass<'_> {
             Ffn::SwiGlu => self.ops.silu_mul(gate, up),
             Ffn::GeGlu => self.ops.gelu_mul(gate, up),
             Ffn::Gelu => self.ops.gelu(up),
+            Ffn::ReluSquared => self.ops.relu_squared(up),
             Ffn::SwiGluOai => self.ops.swiglu_clamped_mul(gate, up, OAI_ALPHA, OAI_LIMIT),
         }
     }
@@ -265,6 +349,12 @@ impl Pass<'_> {
             self.ops.softcap(logits, cap);
         }
         Ok(())
+    }
+
+    /// The norm before a feed-forward network: that of the block where both branches see the same.
+    pub fn ffn_norm(&self, layer: usize) -> Option<&'a NormWeights> {
+        let block = &self.layout.blocks[layer];
+        if self.hp.side_by_side { block.mixer.norm.as_ref() } else { block.ffn.norm.as_ref() }
     }
 
     /// The branch's input: `x` through the norm into `out`, or `x` itself where there is none.

@@ -1,8 +1,9 @@
 //! The numbers of a model's header, checked against each other before anything is sized by them.
 
 use super::ModelError;
-use super::architecture::{self, Architecture, EmbeddingScale};
+use super::architecture::{self, Architecture, Branches, Gating, RopeLayers, Scales, Shares, Window, WindowRope};
 use crate::gguf::{Gguf, Metadata};
+use crate::kernels::ops::Pairing;
 
 /// Rotary scaling as the header asks for it.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,23 +17,52 @@ pub enum RopeScaling {
     Yarn {
         factor: f32,
         original_context: u32,
+        /// What queries and keys are multiplied with beside YaRN's own factor.
         attention_factor: f32,
+        beta_fast: f32,
+        beta_slow: f32,
     },
     /// LongRoPE (Ding et al., 2024): per-dimension factors, `rope_factors_short.weight` up to the original
     /// context and `rope_factors_long.weight` beyond it.
     Long {
+        factor: f32,
         original_context: u32,
         attention_factor: f32,
     },
 }
 
 /// Experts of a mixture model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Experts {
     pub count: usize,
     pub used: usize,
     /// Width of one expert's intermediate.
     pub ffn: usize,
+    /// Width of the intermediate of the network that every token goes through beside them; 0 without one.
+    pub shared_ffn: usize,
+    pub gating: Gating,
+    /// Whether the weights of the chosen sum to 1.
+    pub sum_to_one: bool,
+    /// Their weights are multiplied by this.
+    pub scale: f32,
+}
+
+/// Scaling of queries by position (`attention.temperature_scale`): by `1 + scale ln(1 + floor(position / step))`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Temperature {
+    pub scale: f32,
+    pub step: u32,
+}
+
+/// What kind of mixing of positions a layer does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayerKind {
+    /// A short convolution instead of attention.
+    pub is_convolution: bool,
+    /// Attention sees a window only.
+    pub is_windowed: bool,
+    /// Queries and keys are turned by their position.
+    pub has_rope: bool,
 }
 
 /// What a forward pass needs to know of the header.
@@ -48,9 +78,18 @@ pub struct Hyperparameters {
     pub key_dim: usize,
     /// Elements of one head of V.
     pub value_dim: usize,
-    /// Width of the feed-forward intermediate.
+    /// Width of the feed-forward intermediate of layers without experts.
     pub ffn: usize,
+    /// The widest feed-forward intermediate of any layer.
+    pub widest_ffn: usize,
     pub experts: Option<Experts>,
+    /// By layer.
+    pub kinds: Vec<LayerKind>,
+    /// Positions that a short convolution sees, itself included.
+    pub convolution: usize,
+    /// Attention and feed-forward network both see the block's input.
+    pub side_by_side: bool,
+    pub pairing: Pairing,
     pub vocabulary: usize,
     pub context_trained: u32,
     pub norm_eps: f32,
@@ -63,6 +102,7 @@ pub struct Hyperparameters {
     /// Window of the windowed layers, in positions.
     pub window: Option<usize>,
     pub attention_scale: f32,
+    pub temperature: Option<Temperature>,
     pub attention_softcap: Option<f32>,
     pub logit_softcap: Option<f32>,
     pub embedding_scale: f32,
@@ -98,17 +138,21 @@ impl Header<'_> {
         self.count(name)?.ok_or_else(|| ModelError::Header(format!("{} is missing", self.key(name))))
     }
 
-    /// A count that may be given per layer (an array) as long as all are equal.
+    /// A count that may be given per layer (an array) as long as all are equal, but for layers that have none (0).
     fn uniform(&self, gguf: &Gguf, name: &str) -> Result<Option<usize>, ModelError> {
         let key = self.key(name);
         if self.metadata.u64(&key).is_some() {
             return self.count(name);
         }
         let Some(values) = gguf.u64s(&key)? else { return Ok(None) };
-        match values.first() {
-            Some(&v) if values.iter().all(|&x| x == v) && v > 0 && v <= MOST => Ok(Some(v as usize)),
+        match values.iter().find(|&&v| v > 0) {
+            Some(&v) if values.iter().all(|&x| x == v || x == 0) && v <= MOST => Ok(Some(v as usize)),
             _ => Err(ModelError::Header(format!("{key} differs from layer to layer, which is not supported"))),
         }
+    }
+
+    fn flag(&self, name: &str) -> Option<bool> {
+        self.metadata.bool(&self.key(name))
     }
 
     fn f32(&self, name: &str) -> Result<Option<f32>, ModelError> {
@@ -117,6 +161,11 @@ impl Header<'_> {
             Some(v) if !v.is_finite() => Err(ModelError::Header(format!("{key} is {v}"))),
             v => Ok(v.map(|v| v as f32)),
         }
+    }
+
+    /// A count of which 0 means that there is none.
+    fn nonzero_count(&self, name: &str) -> Result<Option<usize>, ModelError> {
+        if self.metadata.u64(&self.key(name)) == Some(0) { Ok(None) } else { self.count(name) }
     }
 
     /// A scale or cap: 0 means that there is none.
@@ -136,12 +185,18 @@ impl Hyperparameters {
         let metadata = gguf.metadata();
         let header = Header { metadata, prefix: arch.name };
 
-        let layers = header.required("block_count")?;
-        if layers > gguf.tensors().len() {
+        let blocks = header.required("block_count")?;
+        if blocks > gguf.tensors().len() {
             return Err(ModelError::Header(format!(
-                "{} is {layers}, more than the file has tensors",
+                "{} is {blocks}, more than the file has tensors",
                 header.key("block_count")
             )));
+        }
+        // Blocks at the end that guess tokens ahead are no part of a pass.
+        let layers =
+            blocks.saturating_sub(header.metadata.u64(&header.key("nextn_predict_layers")).unwrap_or(0) as usize);
+        if layers == 0 {
+            return Err(ModelError::Header("no block is left to run".to_owned()));
         }
         let width = header.required("embedding_length")?;
         let heads = header
@@ -151,38 +206,22 @@ impl Hyperparameters {
         if heads % kv_heads != 0 {
             return Err(ModelError::Header(format!("{heads} heads do not divide among {kv_heads} key/value heads")));
         }
-        let key_dim = match header.count("attention.key_length")? {
-            Some(dim) => dim,
-            None if width % heads == 0 => width / heads,
-            None => {
-                return Err(ModelError::Header(format!("a width of {width} does not divide among {heads} heads")));
-            }
-        };
-        let value_dim = header.count("attention.value_length")?.unwrap_or(key_dim);
+        let even = (width % heads == 0).then(|| width / heads);
+        let key_dim = header
+            .count("attention.key_length")?
+            .or(even)
+            .ok_or_else(|| ModelError::Header(format!("a width of {width} does not divide among {heads} heads")))?;
+        let value_dim = header.count("attention.value_length")?.or(even).unwrap_or(key_dim);
         let context_trained = header.required("context_length")? as u32;
 
-        let experts = match header.metadata.u64(&header.key("expert_count")) {
-            None | Some(0) => None,
-            Some(_) => {
-                let count = header.required("expert_count")?;
-                let used = header.required("expert_used_count")?;
-                if used > count {
-                    return Err(ModelError::Header(format!("{used} experts used of {count}")));
-                }
-                let ffn = match header.count("expert_feed_forward_length")? {
-                    Some(ffn) => ffn,
-                    None => header.required("feed_forward_length")?,
-                };
-                Some(Experts { count, used, ffn })
-            }
-        };
+        let experts = experts(gguf, &header, arch)?;
+        let has_dense = (0..layers).any(|layer| !has_experts(gguf, layer)) || experts.is_none();
         let ffn = match (header.uniform(gguf, "feed_forward_length")?, experts) {
             (Some(ffn), _) => ffn,
-            (None, Some(experts)) => experts.ffn,
-            (None, None) => {
-                return Err(ModelError::Header(format!("{} is missing", header.key("feed_forward_length"))));
-            }
+            (None, Some(experts)) if !has_dense => experts.ffn,
+            _ => return Err(ModelError::Header(format!("{} is missing", header.key("feed_forward_length")))),
         };
+        let widest_ffn = experts.map_or(0, |e| e.ffn.max(e.shared_ffn)).max(if has_dense { ffn } else { 0 });
 
         let rope_dim = header.count("rope.dimension_count")?.unwrap_or(key_dim);
         if rope_dim > key_dim || rope_dim % 2 != 0 {
@@ -191,19 +230,26 @@ impl Hyperparameters {
                 header.key("rope.dimension_count")
             )));
         }
-        let rope_base = header.f32("rope.freq_base")?.unwrap_or(10_000.0);
+        let rope_base = rope_base(&header, key_dim)?;
         let norm_eps = match header.f32("attention.layer_norm_rms_epsilon")? {
             Some(eps) => eps,
             None => header.f32("attention.layer_norm_epsilon")?.unwrap_or(1e-5),
         };
-        let embedding_scale = match arch.embedding_scale {
-            EmbeddingScale::SqrtWidth => (width as f32).sqrt(),
-            EmbeddingScale::File => header.nonzero("embedding_scale")?.unwrap_or(1.0),
-        };
         let head_scale = if arch.wide_query_scale_at == Some(layers as u32) { width / heads } else { key_dim };
-        let attention_scale =
-            header.nonzero("attention.scale")?.unwrap_or_else(|| (1.0 / (head_scale as f64).sqrt()) as f32);
-        let window = header.count("attention.sliding_window")?;
+        let scales = scales(&header, arch, width, layers)?;
+        let window = match arch.window {
+            Window::Never => None,
+            _ => header.nonzero_count("attention.sliding_window")?.or(arch.window_default),
+        };
+        let (attention_cap, logit_cap) = arch.default_caps.unzip();
+        let window_rope_base = match arch.window_rope {
+            WindowRope::Unscaled(base) => base,
+            WindowRope::Same => None,
+        };
+        let convolution = if arch.short_convolutions { header.required("shortconv.l_cache")? } else { 0 };
+        if arch.short_convolutions && !(2..=64).contains(&convolution) {
+            return Err(ModelError::Header(format!("{} is {convolution}", header.key("shortconv.l_cache"))));
+        }
 
         Ok(Self {
             arch,
@@ -214,21 +260,37 @@ impl Hyperparameters {
             key_dim,
             value_dim,
             ffn,
+            widest_ffn,
             experts,
+            kinds: kinds(gguf, &header, arch, layers, window)?,
+            convolution,
+            side_by_side: match arch.branches {
+                Branches::InTurn => false,
+                Branches::SideBySide => true,
+                Branches::SideBySideWithoutFfnNorm => gguf.tensor("blk.0.ffn_norm.weight").is_none(),
+            },
+            // Axes of pictures are for halves of heads only; text has the same position on all of them.
+            pairing: match gguf.u64s(&header.key("rope.dimension_sections"))?.as_deref() {
+                Some([time, height, ..]) if *time > 0 && *height > 0 => Pairing::Halves,
+                _ => arch.pairing,
+            },
             vocabulary: vocabulary(gguf)?,
             context_trained,
             norm_eps,
             rope_base,
-            rope_base_window: header.f32("rope.freq_base_swa")?.or(arch.window_rope_base).unwrap_or(rope_base),
+            rope_base_window: header.f32("rope.freq_base_swa")?.or(window_rope_base).unwrap_or(rope_base),
             rope_dim,
             rope_scaling: rope_scaling(gguf, &header, context_trained)?,
             window,
-            attention_scale,
-            attention_softcap: header.nonzero("attn_logit_softcapping")?,
-            logit_softcap: header.nonzero("final_logit_softcapping")?,
-            embedding_scale,
-            residual_scale: header.nonzero("residual_scale")?.unwrap_or(1.0),
-            logit_scale: header.nonzero("logit_scale")?.map_or(1.0, |s| 1.0 / s),
+            attention_scale: scales.attention.unwrap_or_else(|| (1.0 / (head_scale as f64).sqrt()) as f32),
+            temperature: header
+                .nonzero("attention.temperature_scale")?
+                .map(|scale| Temperature { scale, step: original_context(&header, context_trained).max(1) }),
+            attention_softcap: header.nonzero("attn_logit_softcapping")?.or(attention_cap),
+            logit_softcap: header.nonzero("final_logit_softcapping")?.or(logit_cap),
+            embedding_scale: scales.embedding,
+            residual_scale: scales.residual,
+            logit_scale: scales.logits,
         })
     }
 
@@ -254,8 +316,138 @@ impl Hyperparameters {
 
     /// The window of this layer, if it has one.
     pub fn window_of(&self, layer: usize) -> Option<usize> {
-        self.window.filter(|_| self.arch.is_windowed(layer))
+        self.window.filter(|_| self.kinds[layer].is_windowed)
     }
+
+    /// Layers that attend, and so have keys and values.
+    pub fn attending_layers(&self) -> usize {
+        self.kinds.iter().filter(|kind| !kind.is_convolution).count()
+    }
+}
+
+/// Whether a layer chooses among experts.
+fn has_experts(gguf: &Gguf, layer: usize) -> bool {
+    gguf.tensor(&format!("blk.{layer}.ffn_gate_inp.weight")).is_some()
+}
+
+fn experts(gguf: &Gguf, header: &Header<'_>, arch: &Architecture) -> Result<Option<Experts>, ModelError> {
+    if header.metadata.u64(&header.key("expert_count")).is_none_or(|count| count == 0) {
+        return Ok(None);
+    }
+    let count = header.required("expert_count")?;
+    let used = header.required("expert_used_count")?;
+    if used > count {
+        return Err(ModelError::Header(format!("{used} experts used of {count}")));
+    }
+    if header.count("expert_group_count").is_ok_and(|groups| groups.is_some_and(|groups| groups > 1)) {
+        return Err(ModelError::Header("experts are chosen by groups, which is not supported".to_owned()));
+    }
+    let ffn = match header.uniform(gguf, "expert_feed_forward_length")? {
+        Some(ffn) => ffn,
+        None => header
+            .uniform(gguf, "feed_forward_length")?
+            .ok_or_else(|| ModelError::Header(format!("{} is missing", header.key("expert_feed_forward_length"))))?,
+    };
+    // Files name the width, or a count of experts, or neither: the tensor has it.
+    let shared = gguf.tensors().iter().find(|t| t.name.ends_with(".ffn_up_shexp.weight"));
+    let shared_ffn = shared.map_or(0, |tensor| tensor.rows());
+    if shared_ffn > MOST {
+        return Err(ModelError::Header(format!("a shared expert of width {shared_ffn}")));
+    }
+    let gating = match header.metadata.u64(&header.key("expert_gating_func")) {
+        None | Some(0) => arch.gating,
+        Some(1) => Gating::Softmax,
+        Some(2) => Gating::Sigmoid,
+        Some(3) => Gating::SoftmaxOfChosen,
+        Some(other) => {
+            let key = header.key("expert_gating_func");
+            return Err(ModelError::Header(format!("{key} is {other}, which is not known")));
+        }
+    };
+    let sum_to_one = match arch.shares {
+        Shares::SumToOne => true,
+        Shares::AsScored => false,
+        Shares::File => header.flag("expert_weights_norm").unwrap_or(false),
+    };
+    let scale = header.nonzero("expert_weights_scale")?.unwrap_or(1.0);
+    Ok(Some(Experts { count, used, ffn, shared_ffn: shared_ffn as usize, gating, sum_to_one, scale }))
+}
+
+/// What each layer is.
+fn kinds(
+    gguf: &Gguf,
+    header: &Header<'_>,
+    arch: &Architecture,
+    layers: usize,
+    window: Option<usize>,
+) -> Result<Vec<LayerKind>, ModelError> {
+    let kv_heads = gguf.u64s(&header.key("attention.head_count_kv"))?;
+    let is_convolution =
+        |layer| arch.short_convolutions && kv_heads.as_ref().and_then(|heads| heads.get(layer)) == Some(&0);
+    let pattern_key = header.key("attention.sliding_window_pattern");
+    let flags = match header.metadata.array(&pattern_key) {
+        Some(_) => gguf.u64s(&pattern_key)?,
+        None => None,
+    };
+    let is_windowed = |layer: usize| match (arch.window, &flags) {
+        _ if window.is_none() => false,
+        (Window::Never, _) => false,
+        (Window::Always, _) => true,
+        (Window::AllButLastOf { .. }, Some(flags)) => flags.get(layer).is_some_and(|flag| *flag > 0),
+        (Window::AllButLastOf { period }, None) => {
+            match header.metadata.u64(&pattern_key).unwrap_or(u64::from(period)) {
+                0 => false,
+                period => layer as u64 % period < period - 1,
+            }
+        }
+    };
+    let finetuned = header.flag("rope.scaling.finetuned").unwrap_or(true);
+    let has_rope = |layer: usize| match arch.rope_layers {
+        RopeLayers::All => true,
+        RopeLayers::NotEvery(n) => !(layer as u32 + 1).is_multiple_of(n),
+        RopeLayers::Windowed => window.is_none() || is_windowed(layer),
+        RopeLayers::File => finetuned,
+    };
+    let kind = |layer| LayerKind {
+        is_convolution: is_convolution(layer),
+        is_windowed: is_windowed(layer),
+        has_rope: has_rope(layer),
+    };
+    let kinds: Vec<LayerKind> = (0..layers).map(kind).collect();
+    if kinds.iter().all(|kind| kind.is_convolution) {
+        return Err(ModelError::Header("no layer attends".to_owned()));
+    }
+    Ok(kinds)
+}
+
+/// Factors on the residual stream and at its ends.
+struct Factors {
+    embedding: f32,
+    residual: f32,
+    /// `None`: by the head's size.
+    attention: Option<f32>,
+    logits: f32,
+}
+
+fn scales(header: &Header<'_>, arch: &Architecture, width: usize, layers: usize) -> Result<Factors, ModelError> {
+    let none = Factors { embedding: 1.0, residual: 1.0, attention: None, logits: 1.0 };
+    Ok(match arch.scales {
+        Scales::None => none,
+        Scales::Gemma => Factors { embedding: (width as f32).sqrt(), ..none },
+        Scales::Granite => Factors {
+            embedding: header.nonzero("embedding_scale")?.unwrap_or(1.0),
+            residual: header.nonzero("residual_scale")?.unwrap_or(1.0),
+            attention: header.nonzero("attention.scale")?,
+            logits: header.nonzero("logit_scale")?.map_or(1.0, |scale| 1.0 / scale),
+        },
+        Scales::MiniCpm => Factors {
+            embedding: header.nonzero("embedding_scale")?.unwrap_or(12.0),
+            residual: header.nonzero("residual_scale")?.unwrap_or(1.4 / (layers as f32).sqrt()),
+            logits: 1.0 / header.nonzero("logit_scale")?.unwrap_or(256.0 / width as f32),
+            ..none
+        },
+        Scales::Cohere => Factors { logits: header.nonzero("logit_scale")?.unwrap_or(1.0), ..none },
+    })
 }
 
 /// Rows of the token embedding, which must exist and be as wide as the header says.
@@ -267,20 +459,51 @@ fn vocabulary(gguf: &Gguf) -> Result<usize, ModelError> {
     Ok(rows as usize)
 }
 
+/// The base of the rotary frequencies, stretched where the file asks for it (`rope.scaling.alpha`).
+fn rope_base(header: &Header<'_>, key_dim: usize) -> Result<f32, ModelError> {
+    let base = header.f32("rope.freq_base")?.unwrap_or(10_000.0);
+    let Some(alpha) = header.nonzero("rope.scaling.alpha")?.filter(|alpha| *alpha > 0.0 && key_dim > 2) else {
+        return Ok(base);
+    };
+    let power = key_dim as f64 / (key_dim as f64 - 2.0);
+    Ok((f64::from(base) * libm::pow(f64::from(alpha), power)) as f32)
+}
+
+/// Positions that the model was first trained on.
+fn original_context(header: &Header<'_>, context_trained: u32) -> u32 {
+    let given = header.metadata.u64(&header.key("rope.scaling.original_context_length"));
+    given.filter(|context| (1..=MOST).contains(context)).map_or(context_trained, |context| context as u32)
+}
+
 /// Keys as the GGUF specification and llama.cpp's converter name them.
 fn rope_scaling(gguf: &Gguf, header: &Header<'_>, context_trained: u32) -> Result<RopeScaling, ModelError> {
-    let factor = header.nonzero("rope.scaling.factor")?;
-    let original_context =
-        header.count("rope.scaling.original_context_length")?.map_or(context_trained, |context| context as u32);
+    let factor = match header.nonzero("rope.scaling.factor")? {
+        Some(factor) => Some(factor),
+        None => header.nonzero("rope.scale_linear")?,
+    };
+    let original_context = original_context(header, context_trained);
     let attention_factor = header.nonzero("rope.scaling.attn_factor")?.unwrap_or(1.0);
+    let kind = header.metadata.str(&header.key("rope.scaling.type"));
     if gguf.tensor("rope_factors_long.weight").is_some() {
-        return Ok(RopeScaling::Long { original_context, attention_factor });
+        let factor = factor.filter(|_| kind != Some("none")).unwrap_or(1.0);
+        return Ok(RopeScaling::Long { factor, original_context, attention_factor });
     }
-    match (header.metadata.str(&header.key("rope.scaling.type")), factor) {
-        (Some("yarn"), Some(factor)) => Ok(RopeScaling::Yarn { factor, original_context, attention_factor }),
+    match (kind, factor) {
+        (Some("yarn"), Some(factor)) => {
+            // `mscale` as DeepSeek defined it, with `mscale_all_dim` in the file.
+            let all = header.nonzero("rope.scaling.yarn_log_multiplier")?.filter(|_| factor > 1.0);
+            let all = all.map_or(1.0, |m| 1.0 + 0.1 * f64::from(m) * libm::log(f64::from(factor)));
+            Ok(RopeScaling::Yarn {
+                factor,
+                original_context,
+                attention_factor: (f64::from(attention_factor) / all) as f32,
+                beta_fast: header.nonzero("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
+                beta_slow: header.nonzero("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
+            })
+        }
         (Some("none"), _) => Ok(RopeScaling::None),
-        (Some("linear") | None, Some(factor)) => Ok(RopeScaling::Linear { factor }),
-        (None | Some("linear" | "yarn" | "longrope"), _) => Ok(RopeScaling::None),
+        (Some("linear" | "longrope") | None, Some(factor)) => Ok(RopeScaling::Linear { factor }),
+        (None | Some("linear" | "yarn" | "longrope"), None) => Ok(RopeScaling::None),
         (Some(other), _) => {
             Err(ModelError::Header(format!("{} is {other:?}, which is not known", header.key("rope.scaling.type"))))
         }

@@ -1,8 +1,10 @@
 //! Keys and values of every position so far, in pages that are allocated as the context grows.
 //!
-//! Growing never copies: a group of pages (one a layer, for the next [`PAGE_POSITIONS`] positions) is mapped when
-//! its first position comes, and unmapped when it holds none any more.
+//! Growing never copies: a group of pages (one an attending layer, for the next [`PAGE_POSITIONS`] positions) is mapped
+//! when its first position comes, and unmapped when it holds none any more. Behind its pages a group has what short
+//! convolutions remember at its end.
 
+use super::convolution_state::ConvolutionState;
 use super::hyperparameters::Hyperparameters;
 use crate::kernels::ops::{KvElement, KvLayout, Ops, PAGE_POSITIONS};
 use crate::weights::arena::{Slot, page_bytes};
@@ -10,16 +12,32 @@ use crate::weights::arena::{Slot, page_bytes};
 /// The cache of all layers.
 pub struct KvCache {
     layout: KvLayout,
-    layers: usize,
-    /// One group for each [`PAGE_POSITIONS`] positions; a group holds a page a layer.
+    /// Each layer's number among the layers of its kind.
+    places: Vec<usize>,
+    /// Layers with keys and values.
+    attending: usize,
+    /// One group for each [`PAGE_POSITIONS`] positions.
     groups: Vec<Slot>,
     positions: usize,
+    convolutions: ConvolutionState,
 }
 
 impl KvCache {
     pub fn new(hp: &Hyperparameters, element: KvElement) -> Self {
         let layout = KvLayout { kv_heads: hp.kv_heads, key_dim: hp.key_dim, value_dim: hp.value_dim, element };
-        Self { layout, layers: hp.layers, groups: Vec::new(), positions: 0 }
+        let of_kind = |layer: usize| {
+            let kind = hp.kinds[layer].is_convolution;
+            hp.kinds[..layer].iter().filter(|k| k.is_convolution == kind).count()
+        };
+        let attending = hp.attending_layers();
+        Self {
+            layout,
+            places: (0..hp.layers).map(of_kind).collect(),
+            attending,
+            groups: Vec::new(),
+            positions: 0,
+            convolutions: ConvolutionState::new(hp.layers - attending, hp.convolution, hp.width),
+        }
     }
 
     pub fn layout(&self) -> &KvLayout {
@@ -43,7 +61,7 @@ impl KvCache {
 
     /// Bytes that [`PAGE_POSITIONS`] more positions take.
     pub fn group_bytes(&self) -> usize {
-        (self.layout.page_bytes() * self.layers).next_multiple_of(page_bytes())
+        (self.pages_bytes() + self.convolutions.bytes()).next_multiple_of(page_bytes())
     }
 
     /// Makes room for `positions` in all.
@@ -57,9 +75,26 @@ impl KvCache {
         Ok(())
     }
 
-    /// Says that `positions` are filled now. Positions past that are forgotten, their memory kept.
-    pub fn set_positions(&mut self, positions: usize) {
+    /// Says that a pass has filled `positions`.
+    pub fn advance(&mut self, positions: usize) {
         self.positions = positions;
+        self.convolutions.advance();
+    }
+
+    /// Forgets what comes after `positions`, its memory kept. What convolutions remember is there for the ends of pages
+    /// only, so more may have to be forgotten: returns what is left.
+    pub fn rewind(&mut self, positions: usize) -> usize {
+        if positions >= self.positions {
+            return self.positions;
+        }
+        self.positions = positions;
+        if !self.convolutions.is_empty() {
+            let pages = positions / PAGE_POSITIONS;
+            self.positions = pages * PAGE_POSITIONS;
+            let range = self.copy_range();
+            self.convolutions.restore(pages.checked_sub(1).map(|group| self.groups[group].bytes(range)));
+        }
+        self.positions
     }
 
     /// Gives back the memory of groups that hold no position.
@@ -67,9 +102,17 @@ impl KvCache {
         self.groups.truncate(self.positions.div_ceil(PAGE_POSITIONS));
     }
 
+    fn pages_bytes(&self) -> usize {
+        self.layout.page_bytes() * self.attending
+    }
+
     fn page_range(&self, layer: usize) -> std::ops::Range<usize> {
         let bytes = self.layout.page_bytes();
-        layer * bytes..(layer + 1) * bytes
+        self.places[layer] * bytes..(self.places[layer] + 1) * bytes
+    }
+
+    fn copy_range(&self) -> std::ops::Range<usize> {
+        self.pages_bytes()..self.pages_bytes() + self.convolutions.bytes()
     }
 
     /// Stores one layer's keys (positions, kv_heads, key_dim) and values of the positions from `first` on.
@@ -83,5 +126,21 @@ impl KvCache {
             let v = &v[span.start * value_row..span.end * value_row];
             ops.kv_store(&self.layout, page, offset, k, v);
         }
+    }
+
+    /// The rows (taps - 1, width) that a layer's convolution has seen last.
+    pub fn before(&self, layer: usize) -> &[f32] {
+        self.convolutions.before(self.places[layer])
+    }
+
+    /// Stores the rows (positions, width) of a layer's convolution for the positions from `first` on.
+    pub fn store_convolved(&mut self, layer: usize, first: usize, x: &[f32]) {
+        let (range, groups) = (self.copy_range(), &mut self.groups);
+        self.convolutions.take(self.places[layer], first, x, |group, at, row| {
+            let copy = &mut groups[group].bytes_mut(range.end)[range.clone()];
+            for (to, value) in copy[at..].chunks_exact_mut(size_of::<f32>()).zip(row) {
+                to.copy_from_slice(&value.to_ne_bytes());
+            }
+        });
     }
 }

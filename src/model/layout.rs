@@ -4,8 +4,11 @@
 //! spec for each of its parts, so that the forward pass knows no fused case. Vectors (norms, biases) are read
 //! into memory here and stay.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
+
 use super::ModelError;
-use super::architecture::{Ffn, Norm, QkNorm};
+use super::architecture::{Norm, QkNorm};
 use super::hyperparameters::Hyperparameters;
 use crate::gguf::{Gguf, TensorInfo, TensorType};
 use crate::quant;
@@ -27,10 +30,32 @@ pub struct Stage {
     pub types: Vec<TensorType>,
 }
 
+/// What mixes the positions in one block.
+#[derive(Clone, Debug)]
+pub struct MixerWeights {
+    pub norm: Option<NormWeights>,
+    pub kind: MixerStages,
+    pub output_bias: Option<Vec<f32>>,
+    pub post_norm: Option<NormWeights>,
+}
+
+/// Attention, or what some layers have instead of it.
+#[derive(Clone, Debug)]
+pub enum MixerStages {
+    Attention(AttentionWeights),
+    Convolution {
+        /// Outputs: the factor before the convolution, the one after it, and what is convolved.
+        inward: Stage,
+        /// (taps, width)
+        taps: Vec<f32>,
+        /// Output: the projection.
+        output: Stage,
+    },
+}
+
 /// Attention of one block.
 #[derive(Clone, Debug)]
 pub struct AttentionWeights {
-    pub norm: Option<NormWeights>,
     /// Outputs: q, k, v.
     pub qkv: Stage,
     pub q_bias: Option<Vec<f32>>,
@@ -42,8 +67,6 @@ pub struct AttentionWeights {
     pub sinks: Option<Vec<f32>>,
     /// Output: the projection.
     pub output: Stage,
-    pub output_bias: Option<Vec<f32>>,
-    pub post_norm: Option<NormWeights>,
 }
 
 /// Feed-forward network of one block.
@@ -66,9 +89,12 @@ pub enum FfnStages {
         down_bias: Option<Vec<f32>>,
     },
     Experts {
-        /// Output: one logit an expert.
+        /// Outputs: one logit an expert, and one for the shared expert where that has a gate.
         router: Stage,
         router_bias: Option<Vec<f32>>,
+        /// Added to the scores where experts are chosen, not where they are weighed.
+        choice_bias: Option<Vec<f32>>,
+        shared: Option<SharedExpert>,
         /// Outputs of expert `e`: matrices `first + 2 e` (gate) and `first + 2 e + 1` (up).
         gate_up: Stage,
         /// Rows of `(experts, ffn)`.
@@ -81,10 +107,20 @@ pub enum FfnStages {
     },
 }
 
+/// A network beside the experts that every token goes through.
+#[derive(Clone, Debug)]
+pub struct SharedExpert {
+    /// Outputs: gate and up.
+    pub gate_up: Stage,
+    pub down: Stage,
+    /// Whether the router's last output says how much of it is added.
+    pub has_gate: bool,
+}
+
 /// One block.
 #[derive(Clone, Debug)]
 pub struct BlockWeights {
-    pub attention: AttentionWeights,
+    pub mixer: MixerWeights,
     pub ffn: FfnWeights,
 }
 
@@ -122,21 +158,25 @@ impl Layout {
             .blocks
             .iter()
             .map(|block| {
-                let (a, f) = (&block.attention, &block.ffn);
+                let (m, f) = (&block.mixer, &block.ffn);
+                let mixer = match &m.kind {
+                    MixerStages::Attention(a) => {
+                        [&a.q_bias, &a.k_bias, &a.v_bias, &a.q_norm, &a.k_norm, &a.sinks].map(some).iter().sum()
+                    }
+                    MixerStages::Convolution { taps, .. } => taps.len(),
+                };
                 let biases = match &f.kind {
                     FfnStages::Dense { gate_bias, up_bias, down_bias, .. } => {
                         some(gate_bias) + some(up_bias) + some(down_bias)
                     }
-                    FfnStages::Experts { router_bias, gate_bias, up_bias, down_bias, .. } => {
-                        some(router_bias) + some(gate_bias) + some(up_bias) + some(down_bias)
+                    FfnStages::Experts { router_bias, choice_bias, gate_bias, up_bias, down_bias, .. } => {
+                        [router_bias, choice_bias, gate_bias, up_bias, down_bias].map(some).iter().sum()
                     }
                 };
-                some_norm(&a.norm)
-                    + some_norm(&a.post_norm)
-                    + [&a.q_bias, &a.k_bias, &a.v_bias, &a.q_norm, &a.k_norm, &a.sinks, &a.output_bias]
-                        .map(some)
-                        .iter()
-                        .sum::<usize>()
+                some_norm(&m.norm)
+                    + some_norm(&m.post_norm)
+                    + some(&m.output_bias)
+                    + mixer
                     + some_norm(&f.norm)
                     + some_norm(&f.post_norm)
                     + biases
@@ -150,7 +190,7 @@ impl Layout {
     /// # Errors
     /// A tensor that is missing, misshapen or of a type that cannot be read.
     pub fn new(gguf: &Gguf, hp: &Hyperparameters) -> Result<Self, ModelError> {
-        let mut builder = Builder { gguf, hp, matrices: Vec::new(), stages: 0 };
+        let mut builder = Builder { gguf, hp, matrices: Vec::new(), stages: 0, used: RefCell::default() };
         let table = builder.matrix_tensor("token_embd.weight", hp.width, hp.vocabulary)?;
         let embedding = EmbeddingRows {
             ty: table.ty,
@@ -160,7 +200,7 @@ impl Layout {
         };
         let blocks = (0..hp.layers).map(|layer| builder.block(layer)).collect::<Result<Vec<_>, _>>()?;
         let output_norm =
-            builder.norm("output_norm", true)?.ok_or_else(|| ModelError::missing("output_norm.weight"))?;
+            builder.norm(hp.arch.output_norm, true)?.ok_or_else(|| ModelError::missing(hp.arch.output_norm))?;
         let head_name =
             if gguf.tensor("output.weight").is_some() { "output.weight" } else { "token_embd.weight" }.to_owned();
         let head = builder.stage(&[(&head_name, hp.width, 0, hp.vocabulary)], hp.layers, hp.vocabulary, None)?;
@@ -168,6 +208,7 @@ impl Layout {
         let rope_long = builder.vector("rope_factors_long.weight", hp.rope_dim / 2)?;
         let rope_short = builder.vector("rope_factors_short.weight", hp.rope_dim / 2)?;
         let head_bias = builder.vector("output.bias", hp.vocabulary)?;
+        builder.check_that_all_is_used()?;
         Ok(Self {
             embedding,
             blocks,
@@ -187,12 +228,38 @@ struct Builder<'a> {
     hp: &'a Hyperparameters,
     matrices: Vec<MatrixSpec>,
     stages: u32,
+    /// Tensors that were found, by address.
+    used: RefCell<HashSet<*const TensorInfo>>,
 }
 
 impl<'a> Builder<'a> {
+    fn find(&self, name: &str) -> Option<&'a TensorInfo> {
+        let tensor = self.gguf.tensor(name)?;
+        self.used.borrow_mut().insert(tensor);
+        Some(tensor)
+    }
+
+    /// A tensor of a block or of the model's ends that nothing uses means that this is not the model that its name says.
+    fn check_that_all_is_used(&self) -> Result<(), ModelError> {
+        let used = self.used.borrow();
+        let is_part = |name: &str| match name.strip_prefix("blk.") {
+            Some(rest) => {
+                rest.split('.').next().and_then(|n| n.parse().ok()).is_some_and(|n: usize| n < self.hp.layers)
+            }
+            None => ["output", "token_", "position_", "per_layer_"].iter().any(|start| name.starts_with(start)),
+        };
+        // Old files have the rotary frequencies of each layer, which follow from the header.
+        let is_needless = |name: &str| name.ends_with("attn_rot_embd.weight") || name.ends_with("rope_freqs.weight");
+        let unused = |tensor: &&TensorInfo| !used.contains(&std::ptr::from_ref(*tensor));
+        match self.gguf.tensors().iter().filter(unused).find(|t| is_part(&t.name) && !is_needless(&t.name)) {
+            Some(tensor) => Err(ModelError::Unused { name: tensor.name.clone(), arch: self.hp.arch.name }),
+            None => Ok(()),
+        }
+    }
+
     /// The tensor of this name, which must be `rows` rows of `k`, in a type that rows can be decoded from.
     fn matrix_tensor(&self, name: &str, k: usize, rows: usize) -> Result<&'a TensorInfo, ModelError> {
-        let tensor = self.gguf.tensor(name).ok_or_else(|| ModelError::missing(name))?;
+        let tensor = self.find(name).ok_or_else(|| ModelError::missing(name))?;
         if tensor.row_len() != k as u64 || tensor.rows() != rows as u64 {
             return Err(ModelError::Shape { name: name.to_owned(), shape: tensor.shape.clone(), k, rows });
         }
@@ -204,7 +271,7 @@ impl<'a> Builder<'a> {
 
     /// A vector of `len` as f32, if the file has it.
     fn vector(&self, name: &str, len: usize) -> Result<Option<Vec<f32>>, ModelError> {
-        let Some(tensor) = self.gguf.tensor(name) else { return Ok(None) };
+        let Some(tensor) = self.find(name) else { return Ok(None) };
         let elements = tensor.row_len() * tensor.rows();
         if elements != len as u64 {
             return Err(ModelError::Length { name: name.to_owned(), found: elements, expected: len });
@@ -283,10 +350,36 @@ impl<'a> Builder<'a> {
     }
 
     fn block(&mut self, layer: usize) -> Result<BlockWeights, ModelError> {
-        Ok(BlockWeights { attention: self.attention(layer)?, ffn: self.ffn(layer)? })
+        Ok(BlockWeights { mixer: self.mixer(layer)?, ffn: self.ffn(layer)? })
     }
 
-    fn attention(&mut self, layer: usize) -> Result<AttentionWeights, ModelError> {
+    fn mixer(&mut self, layer: usize) -> Result<MixerWeights, ModelError> {
+        let (hp, name) = (self.hp, |tensor: &str| format!("blk.{layer}.{tensor}"));
+        let kind = if hp.kinds[layer].is_convolution { self.convolution(layer)? } else { self.attention(layer)? };
+        Ok(MixerWeights {
+            norm: self.norm(&name("attn_norm"), hp.arch.pre_norm)?,
+            kind,
+            output_bias: self.vector(&name("attn_output.bias"), hp.width)?,
+            post_norm: self.norm(&name("post_attention_norm"), hp.arch.post_norm)?,
+        })
+    }
+
+    fn convolution(&mut self, layer: usize) -> Result<MixerStages, ModelError> {
+        let (hp, name) = (self.hp, |tensor: &str| format!("blk.{layer}.shortconv.{tensor}.weight"));
+        let (inward, outward) = (name("in_proj"), name("out_proj"));
+        let (width, taps) = (hp.width, hp.convolution);
+        let parts = [0, 1, 2].map(|part| (&*inward, width, part * width, width));
+        // In the file the taps of one element are together; here those of one tap.
+        let by_element = self.required_vector(&name("conv"), taps * width)?;
+        let taps = (0..taps * width).map(|i| by_element[i % width * taps + i / width]).collect();
+        Ok(MixerStages::Convolution {
+            inward: self.stage(&parts, layer, 3 * width, None)?,
+            taps,
+            output: self.stage(&[(&outward, width, 0, width)], layer, 0, None)?,
+        })
+    }
+
+    fn attention(&mut self, layer: usize) -> Result<MixerStages, ModelError> {
         let hp = self.hp;
         let arch = hp.arch;
         let name = |tensor: &str| format!("blk.{layer}.{tensor}");
@@ -313,7 +406,7 @@ impl<'a> Builder<'a> {
         };
         let (q_norm, k_norm) = match arch.qk_norm {
             QkNorm::None => (None, None),
-            QkNorm::PerHead => (
+            QkNorm::PerHead | QkNorm::PerHeadAfterRope => (
                 Some(self.required_vector(&name("attn_q_norm.weight"), hp.key_dim)?),
                 Some(self.required_vector(&name("attn_k_norm.weight"), hp.key_dim)?),
             ),
@@ -325,26 +418,16 @@ impl<'a> Builder<'a> {
         let sinks = if arch.sinks { Some(self.required_vector(&name("attn_sinks.weight"), hp.heads)?) } else { None };
         let output_name = name("attn_output.weight");
         let output = self.stage(&[(&output_name, hp.attention_width(), 0, hp.width)], layer, 0, None)?;
-        Ok(AttentionWeights {
-            norm: self.norm(&name("attn_norm"), arch.pre_norm)?,
-            qkv,
-            q_bias,
-            k_bias,
-            v_bias,
-            q_norm,
-            k_norm,
-            sinks,
-            output,
-            output_bias: self.vector(&name("attn_output.bias"), hp.width)?,
-            post_norm: self.norm(&name("post_attention_norm"), arch.post_norm)?,
-        })
+        Ok(MixerStages::Attention(AttentionWeights { qkv, q_bias, k_bias, v_bias, q_norm, k_norm, sinks, output }))
     }
 
     fn ffn(&mut self, layer: usize) -> Result<FfnWeights, ModelError> {
         let arch = self.hp.arch;
-        let kind = if self.hp.experts.is_some() { self.expert_stages(layer)? } else { self.dense_stages(layer)? };
+        let has_experts = self.gguf.tensor(&format!("blk.{layer}.ffn_gate_inp.weight")).is_some();
+        let kind = if has_experts { self.expert_stages(layer)? } else { self.dense_stages(layer)? };
+        let has_norm = arch.pre_norm && !self.hp.side_by_side;
         Ok(FfnWeights {
-            norm: self.norm(&format!("blk.{layer}.{}", arch.ffn_norm), arch.pre_norm)?,
+            norm: self.norm(&format!("blk.{layer}.{}", arch.ffn_norm), has_norm)?,
             kind,
             post_norm: self.norm(&format!("blk.{layer}.post_ffw_norm"), arch.post_norm)?,
         })
@@ -355,7 +438,7 @@ impl<'a> Builder<'a> {
         let name = |tensor: &str| format!("blk.{layer}.{tensor}");
         let (gate, up, down) = (name("ffn_gate.weight"), name("ffn_up.weight"), name("ffn_down.weight"));
         let gate_up = match hp.arch.ffn {
-            Ffn::Gelu => self.stage(&[(&up, hp.width, 0, hp.ffn)], layer, 0, None)?,
+            ffn if !ffn.is_gated() => self.stage(&[(&up, hp.width, 0, hp.ffn)], layer, 0, None)?,
             _ if self.gguf.tensor(&gate).is_some() => {
                 self.stage(&[(&gate, hp.width, 0, hp.ffn), (&up, hp.width, 0, hp.ffn)], layer, 0, None)?
             }
@@ -379,13 +462,23 @@ impl<'a> Builder<'a> {
         let Some(experts) = hp.experts else { return self.dense_stages(layer) };
         let (count, ffn) = (experts.count, experts.ffn);
         let name = |tensor: &str| format!("blk.{layer}.{tensor}");
-        let router_name = name("ffn_gate_inp.weight");
-        let router = self.stage(&[(&router_name, hp.width, 0, count)], layer, 0, None)?;
+        let (router_name, shared_gate) = (name("ffn_gate_inp.weight"), name("ffn_gate_inp_shexp.weight"));
+        let has_shared_gate = self.gguf.tensor(&shared_gate).is_some();
+        let parts = [(&*router_name, hp.width, 0, count), (&*shared_gate, hp.width, 0, 1)];
+        let router = self.stage(&parts[..1 + usize::from(has_shared_gate)], layer, 0, None)?;
+        let shared = self.shared_expert(layer, experts.shared_ffn, has_shared_gate)?;
         let (gate, up, down) = (name("ffn_gate_exps.weight"), name("ffn_up_exps.weight"), name("ffn_down_exps.weight"));
+        let fused = name("ffn_gate_up_exps.weight");
+        let is_fused = self.gguf.tensor(&fused).is_some();
         let mut gate_up = self.stage(&[], layer, 0, None)?;
         for e in 0..count {
-            for part in [&gate, &up] {
-                self.push(&mut gate_up, layer, Some(e as u16), (part, hp.width, e * ffn, ffn), count * ffn)?;
+            let (parts, rows) = if is_fused {
+                ([(&*fused, hp.width, 2 * e * ffn, ffn), (&*fused, hp.width, (2 * e + 1) * ffn, ffn)], 2 * count * ffn)
+            } else {
+                ([(&*gate, hp.width, e * ffn, ffn), (&*up, hp.width, e * ffn, ffn)], count * ffn)
+            };
+            for part in parts {
+                self.push(&mut gate_up, layer, Some(e as u16), part, rows)?;
             }
         }
         let mut down_stage = self.stage(&[], layer, 0, None)?;
@@ -395,11 +488,26 @@ impl<'a> Builder<'a> {
         Ok(FfnStages::Experts {
             router,
             router_bias: self.vector(&name("ffn_gate_inp.bias"), count)?,
+            choice_bias: self.vector(&name("exp_probs_b.bias"), count)?,
+            shared,
             gate_up,
             gate_bias: self.vector(&name("ffn_gate_exps.bias"), count * ffn)?,
             up_bias: self.vector(&name("ffn_up_exps.bias"), count * ffn)?,
             down: down_stage,
             down_bias: self.vector(&name("ffn_down_exps.bias"), count * hp.width)?,
         })
+    }
+
+    fn shared_expert(&mut self, layer: usize, ffn: usize, has_gate: bool) -> Result<Option<SharedExpert>, ModelError> {
+        let (width, name) = (self.hp.width, |tensor: &str| format!("blk.{layer}.ffn_{tensor}_shexp.weight"));
+        let (gate, up, down) = (name("gate"), name("up"), name("down"));
+        if self.gguf.tensor(&up).is_none() {
+            return Ok(None);
+        }
+        Ok(Some(SharedExpert {
+            gate_up: self.stage(&[(&gate, width, 0, ffn), (&up, width, 0, ffn)], layer, 0, None)?,
+            down: self.stage(&[(&down, ffn, 0, width)], layer, 0, None)?,
+            has_gate,
+        }))
     }
 }

@@ -4,6 +4,7 @@
 //! Not responsible for where weights are (`weights`), for arithmetic (`kernels`), or for text.
 
 pub mod architecture;
+mod convolution_state;
 mod error;
 mod experts;
 mod forward;
@@ -193,7 +194,7 @@ impl Model {
         let result = pass.run(tokens, want, &mut self.scratch);
         self.store.end_pass();
         result?;
-        self.cache.set_positions(first + tokens.len());
+        self.cache.advance(first + tokens.len());
         self.logit_rows = match want {
             Want::Nothing => 0,
             Want::Last => 1,

@@ -1,5 +1,6 @@
 //! Which rotary table each layer uses, from what the header says.
 
+use super::architecture::WindowRope;
 use super::hyperparameters::{Hyperparameters, RopeScaling};
 use super::layout::Layout;
 use crate::kernels::ops::{RopeParams, RopeTable, Yarn};
@@ -13,38 +14,47 @@ pub struct Rope {
 impl Rope {
     /// Tables for contexts of up to `context` positions (LongRoPE chooses its factors by that).
     pub fn new(hp: &Hyperparameters, layout: &Layout, context: usize) -> Self {
-        let plain = RopeParams::plain(hp.rope_dim, hp.arch.pairing, f64::from(hp.rope_base));
+        let plain = RopeParams::plain(hp.rope_dim, hp.pairing, f64::from(hp.rope_base));
         let plain = RopeParams { factors: layout.rope_freqs.clone(), ..plain };
         let global = match hp.rope_scaling {
             RopeScaling::None => plain,
             RopeScaling::Linear { factor } => RopeParams { scale: 1.0 / f64::from(factor), ..plain },
-            // Fast and slow turns as the paper sets them for llama models.
-            RopeScaling::Yarn { factor, original_context, attention_factor } => RopeParams {
+            RopeScaling::Yarn { factor, original_context, attention_factor, beta_fast, beta_slow } => RopeParams {
                 scale: 1.0 / f64::from(factor),
-                yarn: Some(Yarn { ext_factor: 1.0, beta_fast: 32.0, beta_slow: 1.0, original_context }),
+                yarn: Some(Yarn {
+                    ext_factor: 1.0,
+                    beta_fast: f64::from(beta_fast),
+                    beta_slow: f64::from(beta_slow),
+                    original_context,
+                }),
                 magnitude: f64::from(attention_factor),
                 ..plain
             },
-            RopeScaling::Long { original_context, attention_factor } => RopeParams {
+            RopeScaling::Long { factor, original_context, attention_factor } => RopeParams {
+                scale: 1.0 / f64::from(factor),
                 factors: if context > original_context as usize { &layout.rope_long } else { &layout.rope_short }
                     .clone(),
                 magnitude: f64::from(attention_factor),
                 ..plain
             },
         };
-        let has_windows = hp.window.is_some() && (0..hp.layers).any(|layer| hp.arch.is_windowed(layer));
-        let windowed = (has_windows && hp.arch.window_rope_base.is_some())
-            .then(|| RopeTable::new(&RopeParams::plain(hp.rope_dim, hp.arch.pairing, f64::from(hp.rope_base_window))));
+        let has_windows = hp.kinds.iter().any(|kind| kind.is_windowed);
+        let base = f64::from(hp.rope_base_window);
+        let of_windows = match hp.arch.window_rope {
+            WindowRope::Same => RopeParams { base, ..global.clone() },
+            WindowRope::Unscaled(_) => RopeParams::plain(hp.rope_dim, hp.pairing, base),
+        };
+        let windowed = (has_windows && of_windows != global).then(|| RopeTable::new(&of_windows));
         Self { global: RopeTable::new(&global), windowed }
     }
 
     /// The table of this layer; `None` for a layer without RoPE.
     pub fn of_layer(&self, hp: &Hyperparameters, layer: usize) -> Option<&RopeTable> {
-        if !hp.arch.has_rope(layer) {
+        if !hp.kinds[layer].has_rope {
             return None;
         }
         match &self.windowed {
-            Some(windowed) if hp.arch.is_windowed(layer) => Some(windowed),
+            Some(windowed) if hp.kinds[layer].is_windowed => Some(windowed),
             _ => Some(&self.global),
         }
     }

@@ -27,6 +27,8 @@ pub struct Scratch {
     pub residual: Vec<f32>,
     /// (positions, width): what a norm gives, then what a projection gives.
     pub branch: Vec<f32>,
+    /// (positions, width): what attention adds, where the feed-forward network is beside it.
+    pub beside: Vec<f32>,
     /// Attention's and the feed-forward network's intermediates.
     pub work: Vec<f32>,
     /// Embedding rows as they are in the file.
@@ -46,6 +48,8 @@ pub struct ExpertScratch {
     pub chosen: Vec<u32>,
     /// (positions, used): their weights.
     pub weights: Vec<f32>,
+    /// (positions): how much of the shared expert each adds.
+    pub shared: Vec<f32>,
     /// (positions, width): the sum over experts.
     pub sum: Vec<f32>,
     /// Positions of one expert, gathered: (positions, width).
@@ -59,17 +63,19 @@ pub struct ExpertScratch {
 
 /// Longest row that any matrix multiplies.
 fn longest_row(hp: &Hyperparameters) -> usize {
-    hp.width.max(hp.attention_width()).max(ffn_width(hp))
-}
-
-/// Width of the intermediate that is alive at one time.
-fn ffn_width(hp: &Hyperparameters) -> usize {
-    hp.experts.map_or(hp.ffn, |e| e.ffn)
+    hp.width.max(hp.attention_width()).max(hp.widest_ffn)
 }
 
 /// Elements of `work` a position needs.
 fn work_width(hp: &Hyperparameters) -> usize {
-    (hp.q_width() + hp.k_width() + hp.v_width() + hp.attention_width()).max(2 * ffn_width(hp))
+    let attention = hp.q_width() + hp.k_width() + hp.v_width() + hp.attention_width();
+    let convolution = if hp.convolution > 0 { 3 * hp.width } else { 0 };
+    attention.max(convolution).max(2 * hp.widest_ffn)
+}
+
+/// Elements of `beside` a position needs.
+fn beside_width(hp: &Hyperparameters) -> usize {
+    if hp.side_by_side { hp.width } else { 0 }
 }
 
 impl Scratch {
@@ -78,6 +84,7 @@ impl Scratch {
             positions,
             residual: vec![0.0; positions * hp.width],
             branch: vec![0.0; positions * hp.width],
+            beside: vec![0.0; positions * beside_width(hp)],
             work: vec![0.0; positions * work_width(hp)],
             rows: vec![0; positions.min(EMBEDDING_ROWS) * shape.row_bytes],
             logits: vec![0.0; logit_rows * hp.vocabulary],
@@ -87,6 +94,7 @@ impl Scratch {
                 router: vec![0.0; positions * experts.count],
                 chosen: vec![0; positions * experts.used],
                 weights: vec![0.0; positions * experts.used],
+                shared: vec![0.0; positions],
                 sum: vec![0.0; positions * hp.width],
                 gathered: vec![0.0; positions * hp.width],
                 members: Vec::with_capacity(positions),
@@ -100,11 +108,13 @@ impl Scratch {
     pub fn bytes_for(hp: &Hyperparameters, shape: &ScratchShape, positions: usize, logit_rows: usize) -> usize {
         let activations = Activations::bytes_for(shape.kernels, longest_row(hp), positions);
         let rows = positions.min(EMBEDDING_ROWS) * shape.row_bytes;
-        let dense =
-            rows + 4 * positions * (2 * hp.width + work_width(hp)) + 4 * logit_rows * hp.vocabulary + activations;
+        let dense = rows
+            + 4 * positions * (2 * hp.width + beside_width(hp) + work_width(hp))
+            + 4 * logit_rows * hp.vocabulary
+            + activations;
         let experts = hp
             .experts
-            .map_or(0, |experts| 4 * positions * (experts.count + 2 * experts.used + 2 * hp.width + 1) + activations);
+            .map_or(0, |experts| 4 * positions * (experts.count + 2 * experts.used + 2 * hp.width + 2) + activations);
         let attention = AttentionScratch::bytes_for(shape.threads, hp.heads, &shape.kv, shape.context);
         dense + attention + experts
     }

@@ -47,6 +47,21 @@ impl Ops<'_> {
         self.map(Gelu, x);
     }
 
+    /// `x = max(x, 0)^2`.
+    pub fn relu_squared(self, x: &mut [f32]) {
+        self.map(ReluSquared, x);
+    }
+
+    /// `x = 1 / (1 + exp(-x))`.
+    pub fn sigmoid(self, x: &mut [f32]) {
+        self.map(Sigmoid, x);
+    }
+
+    /// `x *= y`.
+    pub fn mul(self, x: &mut [f32], y: &[f32]) {
+        self.zip(Mul, x, y);
+    }
+
     /// `x = x / (1 + exp(-x))`.
     pub fn silu(self, x: &mut [f32]) {
         self.map(Silu, x);
@@ -153,6 +168,21 @@ struct Gelu;
 function!(Unary, Gelu, Gelu, |s, x| gelu_lanes(s, x));
 
 #[derive(Clone, Copy)]
+struct ReluSquared;
+function!(Unary, ReluSquared, ReluSquared, |s, x| {
+    let x = s.max(s.splat(0.0), x);
+    s.mul(x, x)
+});
+
+#[derive(Clone, Copy)]
+struct Sigmoid;
+function!(Unary, Sigmoid, Sigmoid, |s, x| divide_by_one_plus_exp(s, s.splat(1.0), s.mul(x, s.splat(-1.0))));
+
+#[derive(Clone, Copy)]
+struct Mul;
+function!(Binary, Mul, Mul, |s, x, y| s.mul(x, y));
+
+#[derive(Clone, Copy)]
 struct Silu;
 function!(Unary, Silu, Silu, |s, x| silu_lanes(s, x));
 
@@ -191,7 +221,7 @@ mod tests {
         x / 2.0 * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x)).tanh())
     }
 
-    const CASES: [(&str, Run, Truth); 9] = [
+    const CASES: [(&str, Run, Truth); 12] = [
         ("add", |ops, x, y| ops.add(x, y), |x, y| x + y),
         ("add_scaled", |ops, x, y| ops.add_scaled(x, y, 0.3), |x, y| x + 0.3_f32 as f64 * y),
         ("scale", |ops, x, _| ops.scale(x, 1.7), |x, _| x * 1.7_f32 as f64),
@@ -199,6 +229,9 @@ mod tests {
         ("silu_mul", |ops, x, y| ops.silu_mul(x, y), |x, y| x / (1.0 + (-x).exp()) * y),
         ("gelu", |ops, x, _| ops.gelu(x), |x, _| gelu(x)),
         ("gelu_mul", |ops, x, y| ops.gelu_mul(x, y), |x, y| gelu(x) * y),
+        ("relu_squared", |ops, x, _| ops.relu_squared(x), |x, _| x.max(0.0) * x.max(0.0)),
+        ("sigmoid", |ops, x, _| ops.sigmoid(x), |x, _| 1.0 / (1.0 + (-x).exp())),
+        ("mul", |ops, x, y| ops.mul(x, y), |x, y| x * y),
         ("softcap", |ops, x, _| ops.softcap(x, 2.5), |x, _| 2.5 * (x / 2.5).tanh()),
         (
             "swiglu_clamped_mul",

@@ -6,6 +6,7 @@
 pub(crate) mod lanes;
 
 pub mod attention;
+mod convolution;
 mod elementwise;
 pub mod kv_page;
 pub mod math;
