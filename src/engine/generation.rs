@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
+use super::channels::Channels;
 use super::figures::Figures;
 use super::handle::EngineEnd;
 use super::ledger::Ledger;
@@ -12,7 +13,7 @@ use super::text::{AnswerText, Piece};
 use crate::kernels::Cancel;
 use crate::model::{Hooks, ModelError, Op, Want};
 use crate::sampler::Sampler;
-use crate::tokenizer::{RenderOptions, TemplateMessage};
+use crate::tokenizer::{RenderOptions, TemplateMessage, is_thinking};
 use crate::weights::WeightStore;
 
 /// How an answer ended.
@@ -62,6 +63,20 @@ fn answer_text(loaded: &Loaded, request: &Request) -> AnswerText {
     let mut text = AnswerText::new(stops);
     if matches!(request.prompt, Prompt::Raw(_) | Prompt::Continue(_)) {
         text.goes_on();
+    }
+    let template = &loaded.template;
+    match &request.prompt {
+        Prompt::Chat(_) if template.has_channels() => text.in_channels(Channels::default()),
+        Prompt::Chat(_) => {
+            if let Some(opening) = template.opening(request.thinking) {
+                text.opens_with(&opening);
+            }
+        }
+        Prompt::Continue(messages) if template.has_channels() => {
+            let begun = messages.last().map_or("", |message| &message.content);
+            text.in_channels(Channels::within(is_thinking(begun)));
+        }
+        _ => {}
     }
     text
 }

@@ -2,6 +2,7 @@
 //!
 //! Front ends see [`EngineHandle`] and [`protocol`]; one-shot tools may also open a model by [`Loaded`] themselves.
 
+mod channels;
 mod convert;
 mod figures;
 mod generation;

@@ -1,6 +1,7 @@
 //! From token ids to the text that leaves the engine: whole characters, no control characters, nothing of a
 //! stop text.
 
+use super::channels::Channels;
 use crate::sanitize::Sanitizer;
 use crate::tokenizer::{TextStream, Tokenizer};
 
@@ -16,6 +17,8 @@ pub enum Piece {
 /// The text of one answer as it grows.
 pub struct AnswerText {
     stream: TextStream,
+    /// Set where answers come in channels.
+    channels: Option<Channels>,
     stops: Vec<String>,
     /// Text that may be the beginning of a stop text.
     held: String,
@@ -25,7 +28,17 @@ pub struct AnswerText {
 impl AnswerText {
     pub fn new(stops: Vec<String>) -> Self {
         let stops = stops.into_iter().filter(|s| !s.is_empty()).collect();
-        Self { stream: TextStream::new(), stops, held: String::new(), sanitizer: Sanitizer::default() }
+        Self { stream: TextStream::new(), channels: None, stops, held: String::new(), sanitizer: Sanitizer::default() }
+    }
+
+    /// The answer comes in channels.
+    pub fn in_channels(&mut self, channels: Channels) {
+        self.channels = Some(channels);
+    }
+
+    /// The prompt has begun the answer with this, which belongs to it.
+    pub fn opens_with(&mut self, text: &str) {
+        self.held.push_str(text);
     }
 
     /// The answer goes on with text that was there before: a blank at its beginning is part of it.
@@ -36,12 +49,21 @@ impl AnswerText {
     /// Takes the next token of the answer.
     pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Piece {
         let text = self.stream.push(tokenizer, id);
-        self.take(&text)
+        match &mut self.channels {
+            Some(channels) => {
+                let text = channels.push(&text);
+                self.take(&text)
+            }
+            None => self.take(&text),
+        }
     }
 
     /// What is still held back when the answer ends without a stop text.
     pub fn finish(&mut self) -> String {
-        let rest = self.stream.finish();
+        let mut rest = self.stream.finish();
+        if let Some(channels) = &mut self.channels {
+            rest = channels.push(&rest) + &channels.finish();
+        }
         match self.take(&rest) {
             Piece::Stop(text) => text,
             Piece::Text(text) => text + &self.sanitizer.push(&std::mem::take(&mut self.held)),

@@ -51,6 +51,15 @@ TOKENS = {  # bos, eos
     "LFM2": ("<|startoftext|>", "<|im_end|>"), "ibm": ("<|end_of_text|>", "<|end_of_text|>"),
 }
 
+def with_thoughts(source, messages):
+    """gpt-oss's template takes what was thought as a field of the message."""
+    if "<|channel|>" not in source: return messages
+    def split(message):
+        thought, closed, answer = message["content"].strip().removeprefix("<think>").partition("</think>")
+        if message["role"] != "assistant" or not closed: return message
+        return message | {"content": answer.lstrip(), "thinking": thought.strip()}
+    return [split(message) for message in messages]
+
 def render(template, tokens, messages, prompt, thinking):
     variables = dict(messages=messages, add_generation_prompt=prompt, bos_token=tokens[0], eos_token=tokens[1], tools=None, documents=None)
     if thinking is not None: variables |= dict(enable_thinking=thinking, thinking=thinking)
@@ -60,12 +69,13 @@ def render(template, tokens, messages, prompt, thinking):
 
 lines = []
 for path in sorted(FOLDER.glob("*.jinja")):
-    template = environment.from_string(path.read_text(encoding="utf8"))
+    source = path.read_text(encoding="utf8")
+    template = environment.from_string(source)
     tokens = next((t for name, t in TOKENS.items() if path.name.startswith(name)), ("<s>", "</s>"))
     for messages in CONVERSATIONS:
         seen = []
         for prompt, thinking in [(True, None), (False, None), (True, True), (True, False)]:
-            result = render(template, tokens, messages, prompt, thinking)
+            result = render(template, tokens, with_thoughts(source, messages), prompt, thinking)
             if thinking is not None and result == seen[0]: continue
             seen.append(result)
             lines.append(dict(template=path.stem, bos=tokens[0], eos=tokens[1], messages=messages, prompt=prompt, thinking=thinking) | result)

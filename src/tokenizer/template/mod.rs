@@ -4,6 +4,7 @@ mod engine;
 mod source;
 #[cfg(test)]
 mod tests;
+mod thoughts;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use minijinja::context;
 use super::{TemplateError, Tokenizer};
 use crate::gguf::Gguf;
 use engine::{Clock, Engine};
+pub use thoughts::is_thinking;
 
 /// One message as a template sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +46,8 @@ pub struct ChatTemplate {
     can_think: bool,
     /// Whether a system message is a message of its own; else it goes before the first of the user.
     has_system: bool,
+    /// Whether answers come in channels, thoughts in one of their own (gpt-oss).
+    has_channels: bool,
     warnings: Vec<String>,
 }
 
@@ -77,6 +81,7 @@ impl ChatTemplate {
                 is_fallback: true,
                 can_think: false,
                 has_system: true,
+                has_channels: false,
                 warnings,
             },
         }
@@ -86,6 +91,7 @@ impl ChatTemplate {
     fn new(source: Cow<'static, str>, bos: &str, eos: &str, clock: Clock) -> Result<Self, String> {
         let mut template = Self {
             engine: Some(Engine::new(&source, clock)?),
+            has_channels: source.contains("<|channel|>") && source.contains("<|message|>"),
             source,
             bos: bos.to_owned(),
             eos: eos.to_owned(),
@@ -125,6 +131,18 @@ impl ChatTemplate {
         self.can_think
     }
 
+    /// Whether answers come in channels.
+    pub fn has_channels(&self) -> bool {
+        self.has_channels
+    }
+
+    /// What the template begins an answer with where that is a thought (`<think>`): the user is to see it as the model's.
+    pub fn opening(&self, thinking: Option<bool>) -> Option<String> {
+        let options = RenderOptions { add_generation_prompt: true, continue_last: false, thinking };
+        let prompt = self.render(&[message("user", "who-are-you")], &options).ok()?;
+        thoughts::opening(&prompt).map(str::to_owned)
+    }
+
     /// Texts that end an answer where the model has no token for the end of a turn.
     pub fn stops(&self) -> &'static [&'static str] {
         if self.is_fallback { &["<|im_end|>", "<|im_start|>"] } else { &[] }
@@ -147,7 +165,13 @@ impl ChatTemplate {
             // What the model was given when it began the answer, and what it said since: token for token what it
             // would have seen had it not stopped.
             let opts = RenderOptions { add_generation_prompt: true, continue_last: false, ..*opts };
-            return Ok(self.render(before, &opts)? + last.content);
+            let prompt = self.render(before, &opts)?;
+            let begun = if self.has_channels {
+                Cow::Owned(thoughts::in_channels(last.content))
+            } else {
+                Cow::Borrowed(thoughts::after_opening(&prompt, last.content))
+            };
+            return Ok(prompt + &begun);
         }
         let folded;
         let messages = match messages {
@@ -176,7 +200,13 @@ impl ChatTemplate {
         let engine = self.engine.as_ref().ok_or_else(|| TemplateError::Failed("it could not be compiled".into()))?;
         let bytes = messages.iter().map(|m| m.role.len() + m.content.len()).sum();
         let count = messages.len();
-        let messages: Vec<_> = messages.iter().map(|m| context! { role => m.role, content => m.content }).collect();
+        let value = |m: &TemplateMessage<'_>| match thoughts::split(m.content) {
+            Some((thinking, content)) if self.has_channels && m.role == "assistant" => {
+                context! { role => m.role, content => content, thinking => thinking }
+            }
+            _ => context! { role => m.role, content => m.content },
+        };
+        let messages: Vec<_> = messages.iter().map(value).collect();
         // As transformers calls a template: what is not given is none.
         let always = context! {
             messages => messages,

@@ -27,6 +27,42 @@ fn kept(name: &str) -> ChatTemplate {
 
 const PROMPT: RenderOptions = RenderOptions { add_generation_prompt: true, continue_last: false, thinking: None };
 
+#[test]
+fn a_thought_that_the_prompt_opens_is_known() {
+    let opening = |name, thinking| kept(name).opening(thinking);
+    for name in ["deepseek-ai-DeepSeek-R1-Distill-Llama-8B", "MiniMax-M2", "NVIDIA-Nemotron-Nano-v2", "Qwen3.5-4B"] {
+        assert_eq!(opening(name, None).as_deref(), Some("<think>\n"), "{name}");
+    }
+    assert_eq!(opening("deepseek-ai-DeepSeek-V3.1", None), None);
+    assert_eq!(opening("deepseek-ai-DeepSeek-V3.1", Some(true)).as_deref(), Some("<think>"));
+    assert_eq!(opening("Qwen-Qwen3-0.6B", None), None);
+    assert_eq!(opening("Qwen-Qwen3-0.6B", Some(false)), None);
+    assert_eq!(opening("Qwen3.5-4B", Some(false)), None);
+}
+
+#[test]
+fn thinking_is_switched_where_a_template_knows_it() {
+    for (name, can) in [
+        ("Qwen-Qwen3-0.6B", true),
+        ("HuggingFaceTB-SmolLM3-3B", true),
+        ("openai-gpt-oss-120b", false),
+        ("ibm-granite-granite-3.3-2B-Instruct", true),
+        ("google-gemma-3-4b-it", false),
+        ("Qwen-Qwen2.5-7B-Instruct", false),
+    ] {
+        assert_eq!(kept(name).can_think(), can, "{name}");
+    }
+}
+
+#[test]
+fn an_answer_of_gpt_oss_goes_on_in_its_channel() {
+    let template = kept("openai-gpt-oss-120b");
+    let continued = RenderOptions { add_generation_prompt: false, continue_last: true, thinking: None };
+    let begun = |content| template.render(&[message("user", "Hi"), message("assistant", content)], &continued).unwrap();
+    assert!(begun("<think>Hm").ends_with("<|start|>assistant<|channel|>analysis<|message|>Hm"));
+    assert!(begun("Yes").ends_with("<|start|>assistant<|channel|>final<|message|>Yes"));
+}
+
 /// A rendering by Python's jinja2.
 #[derive(serde::Deserialize)]
 struct Expected {
