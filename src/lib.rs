@@ -21,6 +21,7 @@
 //! * [`logging`]: the log file, and what becomes of a panic.
 //! * [`places`]: the platform's folders for configuration, data, state and caches.
 //! * [`suggest`]: "did you mean".
+//! * [`fault`]: faults that tests ask for.
 //! * [`size`]: sizes and budgets as people write and read them.
 
 pub mod catalog;
@@ -28,6 +29,7 @@ pub mod cli;
 pub mod commands;
 pub mod config;
 pub mod engine;
+pub mod fault;
 pub mod forecast;
 pub mod gguf;
 pub mod kernels;

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 pub use library::{Installed, Library};
+pub use part::{discard_left, left_bytes};
 pub use pull::{Progress, PullError, Request, Sources, pull};
 
 use crate::config::Settings;

@@ -138,6 +138,25 @@ impl PartFile {
     }
 }
 
+/// Bytes that a fetch which broke off left for `target`; 0 when there are none.
+pub fn left_bytes(target: &Path) -> u64 {
+    std::fs::metadata(suffixed(target, ".part")).map_or(0, |data| data.len())
+}
+
+/// Removes what a fetch which broke off left for `target`.
+///
+/// # Errors
+/// It cannot be removed, or another process is at it.
+pub fn discard_left(target: &Path) -> io::Result<()> {
+    if left_bytes(target) == 0 && !suffixed(target, ".part").exists() {
+        return Ok(());
+    }
+    match PartFile::lock(target)? {
+        Locked::Ours(part) => part.discard(),
+        Locked::Busy => Err(io::Error::other("it is being fetched by another process")),
+    }
+}
+
 /// The path with something after its file name.
 pub(super) fn suffixed(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();

@@ -15,6 +15,7 @@ use crate::engine::EngineHandle;
 use crate::engine::protocol::{Budget, LoadRequest};
 use crate::places;
 use crate::tui::{self, Catalog, CatalogEntry, Forecast, PullProgress, Resume, TuiOptions};
+use crate::weights::memory;
 
 /// What carries the chat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,8 +103,9 @@ struct Shelf {
 
 impl Catalog for Shelf {
     fn entries(&self) -> anyhow::Result<Vec<CatalogEntry>> {
+        let library = Library::open(&self.settings)?;
         let mut installed: BTreeMap<String, _> =
-            Library::open(&self.settings)?.installed()?.into_iter().map(|model| (model.name.clone(), model)).collect();
+            library.installed()?.into_iter().map(|model| (model.name.clone(), model)).collect();
         let default = catalog::default_entry().map(|entry| &entry.name);
         let mut entries: Vec<CatalogEntry> = catalog::entries()
             .iter()
@@ -115,6 +117,7 @@ impl Catalog for Shelf {
                 licence: entry.licence.clone(),
                 installed: installed.remove(&entry.name).map(|model| model.path),
                 default: default == Some(&entry.name),
+                part_bytes: catalog::left_bytes(&library.folder().join(&entry.file)),
             })
             .collect();
         entries.extend(installed.into_values().map(|model| CatalogEntry {
@@ -141,6 +144,18 @@ impl Catalog for Shelf {
             first.get_or_insert(path);
         }
         first.ok_or_else(|| anyhow::anyhow!("{name} has no parts"))
+    }
+
+    fn discard(&self, name: &str) -> anyhow::Result<()> {
+        let library = Library::open(&self.settings)?;
+        for part in Request::parse(name)?.parts() {
+            catalog::discard_left(&library.folder().join(&part.file))?;
+        }
+        Ok(())
+    }
+
+    fn available_bytes(&self) -> u64 {
+        memory::available_bytes()
     }
 
     /// Asked of a process of its own: opening a second model in this one would break the budget of the first.

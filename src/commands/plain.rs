@@ -4,7 +4,10 @@
 //! [`Conversation`] holds what was said and what a line does; the loop in [`converse`] waits for lines, engine events
 //! and signals. What a person types is saved like the full screen's chats; a script's is not.
 
+mod back;
 mod conversation;
+mod figures;
+mod saved;
 mod slash;
 
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -344,6 +347,60 @@ mod tests {
         assert_eq!(said, ["a", "1:A2:1:A"]);
         let (_, out, _) = told_and_saved("toy.gguf", &["c", "/sessions"], again, Some(chat));
         assert!(out.contains("1:A2:1:A") && out.contains("3:C\n") && out.contains("First, 4 messages"), "{out}");
+    }
+
+    #[test]
+    fn an_earlier_message_is_written_anew_and_the_chat_as_it_was_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = || Store::new(Some(folder.path().into()));
+        let (_, out, remarks) = told_and_saved("toy.gguf", &["a", "b", "/edit 1", "c", "/edit 7"], store(), None);
+        assert_eq!(out, "1:A\n3:B\na\n1:C\n");
+        assert!(remarks.contains("Write it anew") && remarks.contains("no such message"), "{remarks}");
+        let counts: Vec<usize> = store().list().unwrap().iter().map(|chat| chat.messages).collect();
+        assert!(counts.contains(&4) && counts.contains(&2), "{counts:?}");
+    }
+
+    #[test]
+    fn a_branch_goes_as_far_as_asked() {
+        assert_eq!(said(&["a", "b", "/fork 1", "c"]), "1:A\n3:B\n2 messages, in a branch of its own\n3:C\n");
+    }
+
+    #[test]
+    fn a_chat_is_deleted_and_brought_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = || Store::new(Some(folder.path().into()));
+        let (_, out, _) = told_and_saved("toy.gguf", &["a", "/delete", "b"], store(), None);
+        assert!(out.contains("deleted: a") && out.ends_with("1:B\n"), "{out}");
+        assert_eq!(store().list().unwrap().len(), 1);
+        told_and_saved("toy.gguf", &["c", "/delete", "/delete undo"], store(), None).0.unwrap();
+        assert_eq!(store().list().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_is_copied_lies_in_a_file_and_no_escape_code_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(Some(folder.path().into()));
+        let (_, out, remarks) = told_and_saved("toy.gguf", &["hello", "/copy", "/copy 3"], store, None);
+        assert_eq!(std::fs::read_to_string(folder.path().join("copied.txt")).unwrap(), "1:HELLO");
+        assert!(out.contains("copied.txt") && !out.contains('\x1b'), "{out}");
+        assert!(remarks.contains("nothing of that number"), "{remarks}");
+    }
+
+    #[test]
+    fn lines_are_found_with_the_number_of_their_message() {
+        let out = said(&["a lighthouse", "b", "/find LIGHT"]);
+        assert!(out.ends_with("1 you: a lighthouse\n1 answer: 1:A LIGHTHOUSE\n"), "{out}");
+    }
+
+    #[test]
+    fn every_command_of_the_screen_is_known_here() {
+        for slash in crate::tui::slash_names() {
+            if slash == "quit" {
+                continue;
+            }
+            let (_, _, remarks) = told("toy.gguf", &[&format!("/{slash}")]);
+            assert!(!remarks.contains("there is no /"), "/{slash}: {remarks}");
+        }
     }
 
     #[test]

@@ -105,6 +105,7 @@ struct Generation<'a> {
 
 impl Generation<'_> {
     fn answer(&mut self, loaded: &mut Loaded) -> Result<FinishReason, Stop> {
+        assert!(!crate::fault::is_wanted("engine"), "a fault that was asked for");
         let ids = prompt_tokens(loaded, self.request)?;
         let most = self.request.max_tokens.unwrap_or(u32::MAX);
         // The last token of an answer is never run, so its position is not needed.

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::figures::Figures;
 use super::ledger::{Costs, Ledger};
-use super::protocol::{Budget, Event, Failure, FailureKind, KernelKind, LoadRequest, ModelInfo, Residency};
+use super::protocol::{
+    Budget, Event, Failure, FailureKind, KernelKind, LayerTensor, LoadRequest, ModelInfo, Residency,
+};
 use crate::gguf::{Gguf, TensorType};
 use crate::kernels::{self, Arithmetic, Kernels};
 use crate::model::{Model, ModelOptions};
@@ -17,6 +19,9 @@ use crate::weights::{ContextRequest, Plan, StoreOptions};
 
 /// Context of a model when nothing else is asked for, at most.
 pub const AUTOMATIC_CONTEXT: u32 = 4096;
+
+/// A longer name of a model is cut: it is shown in a line of its own.
+const MOST_NAME_CHARS: usize = 80;
 
 /// How long a disk is measured when it is first met.
 const CALIBRATION_TIME: Duration = Duration::from_millis(300);
@@ -218,7 +223,7 @@ fn describe(
     let most = by_type.iter().max_by_key(|(_, bytes)| *bytes).map_or("", |(ty, _)| ty.name());
     ModelInfo {
         path: request.path.clone(),
-        name: sanitize(name).replace('\n', " "),
+        name: sanitize(name).replace('\n', " ").chars().take(MOST_NAME_CHARS).collect(),
         architecture: hp.arch.name.to_owned(),
         quantization: file_type(gguf).unwrap_or(most).to_owned(),
         layers: hp.layers as u32,
@@ -239,7 +244,34 @@ fn describe(
         can_think: template.can_think(),
         load_s: 0.0,
         warnings: tokenizer.warnings().iter().chain(template.warnings()).cloned().collect(),
+        layer_tensors: layer_tensors(gguf, hp.layers).into(),
     }
+}
+
+/// The tensors of each block, and of the head behind the last one: where the output is tied, the embedding is the head.
+fn layer_tensors(gguf: &Gguf, blocks: usize) -> Vec<Vec<LayerTensor>> {
+    let tied = gguf.tensor("output.weight").is_none();
+    let mut layers = vec![Vec::new(); blocks + 1];
+    for tensor in gguf.tensors() {
+        let of_block = tensor.name.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
+        let (layer, name) = match of_block {
+            Some((block, name)) => match block.parse::<usize>() {
+                Ok(block) if block < blocks => (block, name),
+                _ => continue,
+            },
+            None if tensor.name.starts_with("output") || (tied && tensor.name == "token_embd.weight") => {
+                (blocks, tensor.name.as_str())
+            }
+            None => continue,
+        };
+        layers[layer].push(LayerTensor {
+            name: sanitize(name).replace('\n', " ").chars().take(MOST_NAME_CHARS).collect(),
+            ty: tensor.ty.name(),
+            shape: tensor.shape.clone(),
+            bytes: tensor.bytes,
+        });
+    }
+    layers
 }
 
 /// The mix that `general.file_type` names, as llama.cpp's `llama_ftype` numbers it.

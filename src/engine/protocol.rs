@@ -5,6 +5,7 @@
 //! figures come as a [`Snapshot`], latest wins.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Names one answer; counts up from 1. Events of an answer carry its id until its `Finished`.
 pub type GenerationId = u64;
@@ -212,6 +213,20 @@ pub struct ModelInfo {
     pub load_s: f64,
     /// What the file was found wanting in, in words for the user.
     pub warnings: Vec<String>,
+    /// The tensors of each layer, in the order of [`Snapshot::layers`].
+    pub layer_tensors: Arc<Vec<Vec<LayerTensor>>>,
+}
+
+/// One tensor of a layer, as the file has it.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct LayerTensor {
+    /// Sanitised, without the layer's own prefix: `attn_q.weight`.
+    pub name: String,
+    /// Such as `Q4_1`.
+    pub ty: &'static str,
+    /// Row length first.
+    pub shape: Vec<u64>,
+    pub bytes: u64,
 }
 
 /// One line of the memory ledger.

@@ -68,7 +68,11 @@ impl Engine {
         self.loaded = None;
         self.figures.clear(Phase::Loading);
         self.publish();
-        match self.open(request) {
+        let events = self.end.events.clone();
+        let mut tell = move |event| {
+            let _ = events.send(event);
+        };
+        match self.open(request, &mut tell) {
             Ok(()) => {
                 // Whoever hears of it finds its figures there.
                 self.publish();
@@ -83,12 +87,8 @@ impl Engine {
         }
     }
 
-    fn open(&mut self, request: LoadRequest) -> Result<(), Failure> {
-        let events = &self.end.events;
-        let mut tell = |event| {
-            let _ = events.send(event);
-        };
-        let result = catch_unwind(AssertUnwindSafe(|| Loaded::open(request, &mut tell)));
+    fn open(&mut self, request: LoadRequest, tell: &mut dyn FnMut(Event)) -> Result<(), Failure> {
+        let result = catch_unwind(AssertUnwindSafe(|| Loaded::open(request, tell)));
         self.loaded = Some(result.unwrap_or_else(|panic| Err(internal(&*panic)))?);
         self.figures.clear(Phase::Idle);
         Ok(())
@@ -99,7 +99,8 @@ impl Engine {
         let Some(old) = self.loaded.take() else { return };
         let request = LoadRequest { budget: old.ledger.asked(), ..old.request };
         drop(old.model);
-        if let Err(failure) = self.open(request) {
+        // Front ends have the model still: they would take a beginning without an end for a load that hangs.
+        if let Err(failure) = self.open(request, &mut |_| {}) {
             self.figures.clear(Phase::NoModel);
             self.send(Event::Failed(failure));
         }

@@ -13,6 +13,13 @@ pub use store::Store;
 
 use crate::engine::protocol::Sampling;
 
+/// How many of the oldest of `sent` messages go once they fill the context: a quarter, whole turns, never the last
+/// message. `None` when nothing is left to go.
+pub fn to_drop(sent: usize) -> Option<usize> {
+    let drop = (sent / 4).max(2) & !1;
+    (drop < sent).then_some(drop)
+}
+
 /// What a list of chats shows of one.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Summary {
@@ -69,5 +76,15 @@ pub enum SessionError {
 impl SessionError {
     fn io(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> SessionError + '_ {
         move |source| SessionError::Io { path: path.display().to_string(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::to_drop;
+
+    #[test]
+    fn whole_turns_are_dropped_and_never_the_last_message() {
+        assert_eq!([0, 1, 2, 3, 9, 41].map(to_drop), [None, None, None, Some(2), Some(2), Some(10)]);
     }
 }

@@ -11,6 +11,8 @@ const VERSION: u32 = 1;
 const EXTENSION: &str = "jsonl";
 /// Deleted chats keep this name until the next run of a delete finds them a day old.
 const DELETED: &str = "deleted";
+/// The last thing copied.
+const COPIED: &str = "copied.txt";
 const DELETED_KEPT: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 /// Characters around a place found.
 const EXCERPT_CHARS: usize = 60;
@@ -217,6 +219,14 @@ impl Store {
         let path = aside.with_extension(EXTENSION);
         std::fs::rename(&aside, &path).map_err(SessionError::io(&aside))?;
         Ok(read::chat(&path)?.summary)
+    }
+
+    /// Writes what was copied beside the chats, for where no clipboard takes it.
+    pub fn keep_copy(&self, text: &str) -> Result<PathBuf, SessionError> {
+        let folder = self.folder()?;
+        let path = folder.join(COPIED);
+        std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, text)).map_err(SessionError::io(&path))?;
+        Ok(path)
     }
 
     /// Places where the text stands in any chat, the latest chat first; letters' case aside.

@@ -9,7 +9,7 @@ use super::composer::Composer;
 use super::glyphs::Glyphs;
 use super::keymap::Keymap;
 use super::options::{CatalogEntry, Forecast, PullProgress, TuiOptions};
-use super::overlay::Overlay;
+use super::overlay::{Overlay, Panel};
 use super::theme::Theme;
 use super::transcript::Transcript;
 use crate::engine::protocol::{Budget, GenerationId, LoadRequest, ModelInfo, Sampling, Snapshot};
@@ -98,6 +98,8 @@ pub struct App {
     /// Figures held still by the user.
     pub frozen: bool,
     pub panel_shown: bool,
+    /// Panels taken away one by one, by [`Panel`].
+    pub hidden: [bool; 3],
     pub mouse: bool,
     pub load: LoadRequest,
     /// The model was refused for its budget: another budget tries again.
@@ -116,8 +118,12 @@ pub struct App {
 
     pub title: Option<String>,
     pub chats: Vec<Summary>,
+    /// The chats were listed once for the offers.
+    pub chats_asked: bool,
     pub catalog: Vec<CatalogEntry>,
     pub has_catalog: bool,
+    /// What the machine had left when the catalog was read; 0 while unknown.
+    pub available_bytes: u64,
     pub forecasts: Vec<(PathBuf, Option<Forecast>)>,
     pub pull: Option<Pull>,
     pub leaving: bool,
@@ -144,6 +150,7 @@ impl App {
             snapshot: Arc::default(),
             frozen: false,
             panel_shown: true,
+            hidden: [false; 3],
             mouse: options.mouse,
             load: options.load.clone(),
             refused: false,
@@ -162,8 +169,10 @@ impl App {
             dropped: 0,
             title: None,
             chats: Vec::new(),
+            chats_asked: false,
             catalog: Vec::new(),
             has_catalog: options.catalog.is_some(),
+            available_bytes: 0,
             forecasts: Vec::new(),
             pull: None,
             leaving: false,
@@ -187,8 +196,18 @@ impl App {
         self.model == Model::None && self.transcript.entries().is_empty() && self.offered().is_some()
     }
 
+    /// The panels that stand beside the chat where it is wide enough, from top to bottom.
+    pub fn panels(&self) -> impl Iterator<Item = Panel> {
+        Panel::ALL.into_iter().filter(|p| self.panel_shown && !self.hidden[*p as usize])
+    }
+
     pub fn pulling(&self) -> Option<&Pull> {
         self.pull.as_ref().filter(|p| p.failed.is_none())
+    }
+
+    /// Tokens that the context holds; 0 without a model.
+    pub fn context(&self) -> u32 {
+        self.snapshot.context.max(self.info().map_or(0, |i| i.context))
     }
 
     /// The budget in force or asked for, bytes; 0 while unknown.

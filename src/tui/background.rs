@@ -14,7 +14,7 @@ use super::message::{Job, Reply};
 use super::options::{Catalog, TuiOptions};
 use super::theme::Theme;
 use crate::engine::protocol::LoadRequest;
-use crate::session::{Store, export};
+use crate::session::{SessionError, Store, export};
 
 /// Files larger than this are not put into a message.
 const MOST_READ_BYTES: u64 = 4 << 20;
@@ -41,7 +41,6 @@ impl Background {
         let mut disk = Disk {
             store: Store::new(options.sessions_dir.clone()),
             history_file: options.history_file.clone(),
-            copies: options.sessions_dir.clone(),
             catalog: options.catalog.clone(),
             load: options.load.clone(),
         };
@@ -83,10 +82,12 @@ impl Background {
         let failed =
             Reply::PullFailed { name: name.clone(), message: "no thread could be started".into(), cancelled: false };
         let started = std::thread::Builder::new().name("fetch".into()).spawn(move || {
-            let mut told: Option<Instant> = None;
+            let mut told: Option<(Instant, &str, bool)> = None;
             let mut progress = |p: super::options::PullProgress| {
-                if told.is_none_or(|at| at.elapsed() >= PROGRESS_EVERY) || p.what != "fetching" {
-                    told = Some(Instant::now());
+                // The first bytes are told at once: more may be long in coming.
+                let begun = p.done_bytes > 0;
+                if told.is_none_or(|(at, what, had)| at.elapsed() >= PROGRESS_EVERY || (what, had) != (p.what, begun)) {
+                    told = Some((Instant::now(), p.what, begun));
                     let _ = replies.send(Reply::Pulling(p));
                 }
             };
@@ -127,7 +128,6 @@ struct Disk {
     store: Store,
     history_file: Option<PathBuf>,
     /// Where what went to the clipboard is kept as well.
-    copies: Option<PathBuf>,
     catalog: Option<Arc<dyn Catalog>>,
     load: LoadRequest,
 }
@@ -179,17 +179,20 @@ impl Disk {
                 let theme = Theme::load(&expand_home(&name))?;
                 Some(Reply::Theme { name, theme: Box::new(theme) })
             }
-            Job::KeepCopy(text) => match &self.copies {
-                Some(folder) => {
-                    std::fs::create_dir_all(folder)?;
-                    let path = folder.join("copied.txt");
-                    std::fs::write(&path, text)?;
-                    Some(Reply::Kept(path))
-                }
-                None => None,
+            Job::KeepCopy(text) => match self.store.keep_copy(&text) {
+                Ok(path) => Some(Reply::Kept(path)),
+                Err(SessionError::NotSaved) => None,
+                Err(e) => return Err(e.into()),
             },
             Job::Catalog => match &self.catalog {
-                Some(catalog) => Some(Reply::Catalog(catalog.entries()?)),
+                Some(catalog) => Some(shelf(catalog.as_ref())?),
+                None => None,
+            },
+            Job::DiscardPart(name) => match &self.catalog {
+                Some(catalog) => {
+                    catalog.discard(&name)?;
+                    Some(shelf(catalog.as_ref())?)
+                }
                 None => None,
             },
             Job::Forecast(model) => {
@@ -207,6 +210,11 @@ impl Disk {
         let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path)?;
         file.write_all(format!("{line}\n").as_bytes())
     }
+}
+
+/// What there is to choose from.
+fn shelf(catalog: &dyn Catalog) -> anyhow::Result<Reply> {
+    Ok(Reply::Catalog { entries: catalog.entries()?, available_bytes: catalog.available_bytes() })
 }
 
 /// `~/` is the home folder, as in a shell.

@@ -60,7 +60,13 @@ pub fn refresh(app: &mut App) -> Vec<Effect> {
                     effects.push(Effect::Job(Job::ListFiles(argument.to_owned())));
                     None
                 }
-                Some(slash) => Popup::new(from, arguments(app, slash, argument), false),
+                Some(slash) => {
+                    if matches!(slash, Slash::Resume | Slash::Delete) && !app.chats_asked {
+                        app.chats_asked = true;
+                        effects.push(Effect::Job(Job::ListChats));
+                    }
+                    Popup::new(from, arguments(app, slash, argument), false)
+                }
                 None => None,
             }
         }
@@ -101,6 +107,7 @@ fn arguments(app: &App, slash: Slash, typed: &str) -> Vec<Offer> {
         Slash::Think => plain(&["on", "off", "auto"]),
         Slash::Set => plain(&["temp", "top-k", "top-p", "min-p", "repeat-penalty", "seed", "max-tokens"]),
         Slash::Copy => plain(&["all"]),
+        Slash::Panel => plain(&["memory", "layers", "speed"]),
         Slash::Budget => plain(&["auto", "60%", "80%", "100%"]),
         Slash::Model => {
             let entries = app.catalog.iter().filter(|e| begins(&e.name));

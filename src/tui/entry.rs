@@ -113,6 +113,21 @@ impl Entry {
         markdown::code_blocks(answer_only(self.text())).nth(number.checked_sub(1)?)
     }
 
+    /// Whether a line is the fold of what was thought.
+    pub fn is_fold(&self, line: usize) -> bool {
+        line == 1 && self.is_answer() && thinking(self.text()).is_some_and(|(t, over, _)| !over || !t.trim().is_empty())
+    }
+
+    /// The number in the tag of a code block, if that is what the line is.
+    pub fn code_tag(&self, line: usize, glyphs: &Glyphs) -> Option<usize> {
+        let text = self.lines()?.get(line)?.to_string();
+        let tag = text.trim().strip_prefix(glyphs.code_bar)?.trim().strip_suffix(']')?;
+        let (language, number) = tag.rsplit_once('[')?;
+        let number = number.parse().ok()?;
+        let ours = self.code_before + 1..=self.code_before + self.code_blocks();
+        (!language.trim().contains(' ') && ours.contains(&number)).then_some(number)
+    }
+
     /// The text grew, or its state changed.
     pub fn touch(&mut self) {
         if let Some(layout) = &mut self.layout {

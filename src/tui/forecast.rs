@@ -1,5 +1,6 @@
 //! What a budget would mean for the model that is loaded, before it is asked for: the planner's rule (every pinned byte
-//! saves one byte a pass) and the bound (the slowest of disk, memory and arithmetic), on the figures at hand.
+//! saves one byte a pass) and the bound (the slower of disk and arithmetic), on the figures at hand and with the
+//! context as full as it is.
 
 use super::app::App;
 
@@ -21,8 +22,9 @@ pub fn outlook(app: &App, budget: u64) -> Option<Outlook> {
         return None;
     }
     let touched = info.touched_bytes_per_token.max(1) as f64;
-    let missing = m.full_bytes.saturating_sub(budget) as f64;
-    let streamed = missing.min(touched);
+    // The rest takes what it takes now: with a longer context, fewer weights are kept.
+    let room = budget.saturating_sub(m.base_bytes + m.scratch_bytes + m.kv_bytes) as f64;
+    let streamed = if room >= touched { 0.0 } else { (touched - room + m.ring_bytes as f64).min(touched) };
     let resident = 1.0 - streamed / touched;
     let s = &app.snapshot.speed;
     let disk = match s.disk_calibrated_bytes_s {

@@ -38,8 +38,8 @@ actions! {
     LineDown "line-down" "alt-down ctrl-down" "a line on";
     Top "top" "alt-home ctrl-home alt-<" "to the beginning";
     Bottom "bottom" "alt-end ctrl-end alt->" "to the end, following it";
-    FindNext "find-next" "alt-n" "the next place found";
-    FindPrevious "find-previous" "alt-r" "the place found before";
+    FindNext "find-next" "alt-n" "the next place found, further back";
+    FindPrevious "find-previous" "alt-r" "the place found before, further on";
     Complete "complete" "tab" "complete; unfold a paste";
     Editor "editor" "ctrl-g" "write the message in $EDITOR";
     Pager "pager" "alt-v" "the chat in $PAGER";
@@ -226,6 +226,7 @@ pub fn parse_key(text: &str) -> Option<Key> {
 pub fn key_name(key: Key) -> String {
     let code = match key.code {
         KeyCode::Char(' ') => "Space".to_owned(),
+        KeyCode::Char('-') if !key.modifiers.is_empty() => "minus".to_owned(),
         KeyCode::Char(c) if key.modifiers == KeyModifiers::CONTROL => return format!("^{}", c.to_ascii_uppercase()),
         KeyCode::Char(c) => c.to_string(),
         KeyCode::F(n) => format!("F{n}"),
@@ -281,7 +282,7 @@ mod tests {
     #[test]
     fn keys_are_read_and_written_alike() {
         for (text, name) in
-            [("alt-=", "Alt-="), ("ctrl-j", "^J"), ("f1", "F1"), ("alt-minus", "Alt--"), ("pageup", "PgUp")]
+            [("alt-=", "Alt-="), ("ctrl-j", "^J"), ("f1", "F1"), ("alt-minus", "Alt-minus"), ("pageup", "PgUp")]
         {
             assert_eq!(key_name(parse_key(text).unwrap()), name);
         }

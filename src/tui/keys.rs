@@ -66,7 +66,8 @@ fn forward(stopped: &PipeReader, events: &UnboundedSender<Event>) {
         if !waits[1].revents().is_empty() || waits[0].revents().intersects(gone) {
             return;
         }
-        while let Ok(true) = crossterm::event::poll(Duration::ZERO) {
+        // It looks at the terminal only where it may wait for a moment.
+        while let Ok(true) = crossterm::event::poll(Duration::from_millis(1)) {
             match crossterm::event::read() {
                 Ok(event) => {
                     if events.send(event).is_err() {

@@ -79,6 +79,8 @@ pub enum Job {
     /// A copy of what went to the clipboard.
     KeepCopy(String),
     Catalog,
+    /// Removes what a stopped fetch left.
+    DiscardPart(String),
     Forecast(PathBuf),
 }
 
@@ -112,7 +114,11 @@ pub enum Reply {
         theme: Box<super::theme::Theme>,
     },
     Kept(PathBuf),
-    Catalog(Vec<CatalogEntry>),
+    Catalog {
+        entries: Vec<CatalogEntry>,
+        /// What the machine has left; 0 when unknown.
+        available_bytes: u64,
+    },
     Forecast {
         model: PathBuf,
         forecast: Option<Forecast>,

@@ -32,10 +32,26 @@ mod update;
 mod view;
 mod wrap;
 
+pub use entry::answer_only;
 pub use keymap::{Keymap, KeymapError};
+pub use markdown::code_blocks;
 pub use options::{Catalog, CatalogEntry, Forecast, PullProgress, Resume, TuiOptions};
 pub use run::run;
 pub use theme::{Theme, ThemeError};
+
+/// The names of the slash commands.
+pub fn slash_names() -> impl Iterator<Item = &'static str> {
+    slash::Slash::ALL.iter().map(|s| s.name())
+}
+
+/// A path for people: safe to show, the home folder as `~`.
+fn shown_path(path: &std::path::Path) -> String {
+    let home = std::env::var_os("HOME").filter(|home| home.len() > 1);
+    match home.and_then(|home| Some(path.strip_prefix(home).ok()?.to_owned())) {
+        Some(rest) => clean(&format!("~/{}", rest.display())),
+        None => clean(&path.display().to_string()),
+    }
+}
 
 /// Text from elsewhere, safe to show.
 fn clean(text: &str) -> String {

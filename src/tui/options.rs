@@ -57,6 +57,8 @@ pub struct CatalogEntry {
     pub installed: Option<PathBuf>,
     /// The one offered when there is no model.
     pub default: bool,
+    /// What an earlier fetch left of it.
+    pub part_bytes: u64,
 }
 
 /// How far a fetch is.
@@ -88,6 +90,16 @@ pub trait Catalog: Send + Sync {
     /// Fetches a model, resuming what an earlier call left; returns its path. Once `cancel` is true it returns an
     /// error soon and keeps what it has.
     fn pull(&self, name: &str, progress: &mut dyn FnMut(PullProgress), cancel: &AtomicBool) -> anyhow::Result<PathBuf>;
+
+    /// Removes what a stopped fetch of the model left.
+    fn discard(&self, _name: &str) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    /// Memory that the machine has left; 0 when unknown.
+    fn available_bytes(&self) -> u64 {
+        0
+    }
 
     /// How the file would run under a budget; `None` when that cannot be told.
     fn forecast(&self, _model: &Path, _load: &LoadRequest) -> Option<Forecast> {

@@ -12,6 +12,17 @@ pub enum Panel {
 }
 
 impl Panel {
+    pub const ALL: [Panel; 3] = [Panel::Memory, Panel::Layers, Panel::Speed];
+
+    pub fn by_name(name: &str) -> Option<Panel> {
+        match name {
+            "memory" => Some(Panel::Memory),
+            "layers" => Some(Panel::Layers),
+            "speed" => Some(Panel::Speed),
+            _ => None,
+        }
+    }
+
     /// The one that follows; `None` after the last.
     pub fn next(self) -> Option<Panel> {
         match self {
@@ -27,19 +38,32 @@ impl Panel {
 pub enum SortBy {
     #[default]
     Layer,
+    Kept,
     Read,
     Wait,
     Compute,
+    MeanRead,
+    MeanWait,
+    MeanCompute,
 }
 
 impl SortBy {
-    pub fn next(self) -> SortBy {
-        match self {
-            SortBy::Layer => SortBy::Read,
-            SortBy::Read => SortBy::Wait,
-            SortBy::Wait => SortBy::Compute,
-            SortBy::Compute => SortBy::Layer,
-        }
+    /// The columns from left to right.
+    pub const ALL: [SortBy; 8] = [
+        SortBy::Layer,
+        SortBy::Kept,
+        SortBy::Read,
+        SortBy::Wait,
+        SortBy::Compute,
+        SortBy::MeanRead,
+        SortBy::MeanWait,
+        SortBy::MeanCompute,
+    ];
+
+    /// So many columns to the right, around the end.
+    pub fn stepped(self, step: isize) -> SortBy {
+        let at = Self::ALL.iter().position(|s| *s == self).unwrap_or(0) as isize;
+        Self::ALL[(at + step).rem_euclid(Self::ALL.len() as isize) as usize]
     }
 }
 

@@ -2,7 +2,11 @@
 
 use super::app::App;
 use super::message::{Effect, Job};
+use super::options::CatalogEntry;
 use crate::size::format_size;
+
+/// What a model holds beside its weights, roughly.
+const BESIDE_WEIGHTS: u64 = 64 << 20;
 
 /// One line a model: name, quantisation, size, licence.
 pub fn model_names(app: &App) -> Vec<String> {
@@ -15,6 +19,40 @@ pub fn model_names(app: &App) -> Vec<String> {
 /// One line a chat: its title and id.
 pub fn chat_names(app: &App) -> Vec<String> {
     app.chats.iter().map(|c| format!("{} {}", c.title, c.id)).collect()
+}
+
+/// Whether a model would fit into the memory that is left once the one in use is gone; `None` while that is unknown.
+pub fn fits(app: &App, entry: &CatalogEntry) -> Option<bool> {
+    let m = &app.snapshot.memory;
+    let room = if m.available_bytes > 0 { m.available_bytes + m.rss_bytes } else { app.available_bytes };
+    let forecast = entry.installed.as_ref().and_then(|path| app.forecasts.iter().find(|f| f.0 == *path)?.1);
+    // Where no forecast was made: the weights, and a little for the context and the program.
+    let full = forecast.map_or(entry.bytes + entry.bytes / 16 + BESIDE_WEIGHTS, |f| f.full_bytes);
+    (room > 0 && entry.bytes > 0).then_some(room >= full)
+}
+
+/// Tokens a second to be expected of a model that is not here, from what the one in use needs a byte.
+pub fn rough_tok_s(app: &App, entry: &CatalogEntry) -> Option<f32> {
+    let info = app.info().filter(|i| i.experts == 0)?;
+    let compute_us: u64 = app.snapshot.layers.iter().map(|l| u64::from(l.compute_us)).sum();
+    if compute_us == 0 || entry.bytes == 0 {
+        return None;
+    }
+    let compute_s = compute_us as f64 / 1e6 * entry.bytes as f64 / info.touched_bytes_per_token.max(1) as f64;
+    let s = &app.snapshot.speed;
+    let disk_s = match fits(app, entry)? {
+        true => 0.0,
+        false => {
+            let m = &app.snapshot.memory;
+            let missing = entry.bytes.saturating_sub(m.available_bytes + m.rss_bytes);
+            let rate = if s.disk_calibrated_bytes_s > 0 { s.disk_calibrated_bytes_s } else { s.disk_bytes_s };
+            if rate == 0 {
+                return None;
+            }
+            missing as f64 / rate as f64
+        }
+    };
+    Some((1.0 / compute_s.max(disk_s)) as f32)
 }
 
 /// Asks once how the model at `index` would run.

@@ -21,7 +21,7 @@ use super::terminal::{self, Screen};
 use super::theme::Theme;
 use super::update::{Effects, update};
 use super::{outside, view};
-use crate::engine::protocol::Command;
+use crate::engine::protocol::{Command, Event};
 use crate::engine::{EngineHandle, EventReceiver};
 
 /// Least time between frames that no key asked for.
@@ -29,6 +29,8 @@ const FRAME_LOCAL: Duration = Duration::from_millis(33);
 const FRAME_SSH: Duration = Duration::from_millis(83);
 /// Least time between figures.
 const FIGURES_EVERY: Duration = Duration::from_millis(250);
+/// How often the time of an answer is drawn when nothing else changes.
+const TICK: Duration = Duration::from_secs(1);
 /// Events taken at once before the screen is drawn.
 const DRAIN: usize = 512;
 
@@ -126,7 +128,9 @@ impl Loop {
         while !self.app.leaving {
             let due = self.dirty.then(|| self.drawn + self.frame_every);
             let wait_figures = (Instant::now() < figures_after).then_some(figures_after);
-            let deadline = due.into_iter().chain(wait_figures).min();
+            // While an answer is made, its time goes on in sight.
+            let tick = self.app.answer.is_some().then(|| self.drawn + TICK);
+            let deadline = due.into_iter().chain(wait_figures).chain(tick).min();
             tokio::select! {
                 biased;
                 input = self.keys.next() => {
@@ -170,6 +174,7 @@ impl Loop {
                 }
                 () = tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now).into()), if deadline.is_some() => {}
             }
+            self.dirty |= self.app.answer.is_some() && self.drawn.elapsed() >= TICK;
             if self.dirty && self.drawn.elapsed() >= self.frame_every {
                 self.draw()?;
             }
@@ -182,12 +187,15 @@ impl Loop {
             Input::Key(key) => self.apply(Msg::Key(key)),
             Input::Paste(text) => self.apply(Msg::Paste(text)),
             Input::Mouse(mouse) => self.apply(Msg::Mouse(mouse)),
-            Input::Resize(columns, rows) => self.apply(Msg::Resize(columns, rows)),
-            Input::FocusGained | Input::FocusLost => Ok(()),
+            // The signal has told of sizes already.
+            Input::Resize(..) | Input::FocusGained | Input::FocusLost => Ok(()),
         }
     }
 
     fn apply(&mut self, msg: Msg) -> io::Result<()> {
+        if matches!(&msg, Msg::Engine(Event::Started { .. })) && crate::fault::is_wanted("error") {
+            return Err(io::Error::other("a fault that was asked for"));
+        }
         self.app.now = Instant::now();
         let effects = update(&mut self.app, msg);
         self.dirty = true;
@@ -260,6 +268,7 @@ impl Loop {
 
     fn draw(&mut self) -> io::Result<()> {
         self.app.size = terminal::size()?;
+        self.app.now = Instant::now();
         view::prepare(&mut self.app);
         let app = &self.app;
         self.screen.draw(|frame| view::draw(frame, app))?;

@@ -8,7 +8,7 @@ use crossterm::event::KeyEvent;
 use super::app::{App, Model};
 use super::glyphs::{Glyphs, UNICODE};
 use super::keymap::{Keymap, parse_key};
-use super::message::{Effect, Job, Msg};
+use super::message::{Effect, Job, Msg, Reply};
 use super::options::{CatalogEntry, Resume, TuiOptions};
 use super::theme::Theme;
 use super::update::update;
@@ -64,8 +64,26 @@ pub(super) fn info() -> ModelInfo {
         context: 4096,
         threads: 2,
         isa: "avx512-vnni",
+        layer_tensors: vec![tensors(); 31].into(),
         ..ModelInfo::default()
     }
+}
+
+/// A layer's tensors, with the names and sizes that a small llama has.
+fn tensors() -> Vec<LayerTensor> {
+    [
+        ("attn_norm.weight", "F32", vec![576], 2304),
+        ("ffn_down.weight", "Q4_1", vec![1536, 576], 552_960),
+        ("ffn_gate.weight", "Q4_1", vec![576, 1536], 552_960),
+        ("ffn_up.weight", "Q4_1", vec![576, 1536], 552_960),
+        ("ffn_norm.weight", "F32", vec![576], 2304),
+        ("attn_k.weight", "Q4_1", vec![576, 192], 69_120),
+        ("attn_output.weight", "Q4_1", vec![576, 576], 207_360),
+        ("attn_q.weight", "Q4_1", vec![576, 576], 207_360),
+        ("attn_v.weight", "Q4_1", vec![576, 192], 69_120),
+    ]
+    .map(|(name, ty, shape, bytes)| LayerTensor { name: name.into(), ty, shape, bytes })
+    .to_vec()
 }
 
 /// A model is loaded, with figures as they are in mid-answer.
@@ -143,6 +161,7 @@ pub(super) fn catalog() -> Vec<CatalogEntry> {
             licence: "Apache-2.0".into(),
             installed: None,
             default: true,
+            part_bytes: 0,
         },
         CatalogEntry {
             name: "qwen2.5-coder-0.5b".into(),
@@ -152,8 +171,13 @@ pub(super) fn catalog() -> Vec<CatalogEntry> {
             licence: "Apache-2.0".into(),
             installed: Some("/models/qwen2.5-coder-0.5b.gguf".into()),
             default: false,
+            part_bytes: 0,
         },
     ]
+}
+
+pub(super) fn shelf() -> Reply {
+    Reply::Catalog { entries: catalog(), available_bytes: 2 << 30 }
 }
 
 pub(super) fn press(app: &mut App, key: &str) -> Vec<Effect> {

@@ -134,6 +134,7 @@ impl Slash {
             Slash::Delete => "[ID|undo]",
             Slash::Export => "FILE.md|.json|.txt",
             Slash::Theme => "[NAME|FILE]",
+            Slash::Panel => "[memory|layers|speed]",
             _ => "",
         }
     }
@@ -153,7 +154,7 @@ impl Slash {
             Slash::Fork => "go on in a copy of this chat (as far as message N)",
             Slash::Clear => "begin a new chat",
             Slash::Copy => "copy the last answer, code block N, or all",
-            Slash::Find => "find in this chat; Alt-n and Alt-r go on and back",
+            Slash::Find => "find in this chat, the latest place first; n and N go further",
             Slash::Read => "put a file into the message",
             Slash::Think => "unfold what was thought; on, off: let the model think or not",
             Slash::Sessions => "choose among saved chats",
@@ -168,10 +169,10 @@ impl Slash {
             Slash::Memory => "the memory panel on the whole screen",
             Slash::Layers => "the layer map on the whole screen",
             Slash::Speed => "the speed panel on the whole screen",
-            Slash::Panel => "show or hide the panels",
+            Slash::Panel => "show or hide the panels, or one of them",
             Slash::Freeze => "hold the figures still, or let them go on",
             Slash::Theme => "default, light, high-contrast, mono or a file",
-            Slash::Mouse => "mouse wheel on or off (off leaves selection to the terminal)",
+            Slash::Mouse => "mouse clicks and wheel on or off (off leaves selecting to the terminal)",
             Slash::Keys => "the keys as they are bound",
             Slash::Quit => "leave",
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ratatui::text::Line;
 
-use super::entry::Entry;
+use super::entry::{Body, Entry, NoteKind};
 use super::glyphs::Glyphs;
 use super::theme::Theme;
 
@@ -49,6 +49,8 @@ pub struct Transcript {
     pub find: Option<String>,
     /// The line found last.
     found: Option<Position>,
+    /// The search went past the last place and began again.
+    around: bool,
 }
 
 impl Transcript {
@@ -66,6 +68,7 @@ impl Transcript {
             unfold_thinking: false,
             find: None,
             found: None,
+            around: false,
         }
     }
 
@@ -84,6 +87,19 @@ impl Transcript {
         let Some(last) = self.entries.pop() else { return self.push(entry) };
         self.push(entry);
         self.push(last);
+    }
+
+    /// Replaces a note before the last entry that begins with `beginning`; `false` where there is none.
+    pub fn replace_note_before_last(&mut self, beginning: &str, text: &str) -> bool {
+        let at = self.entries.len().wrapping_sub(2);
+        match self.entries.get_mut(at) {
+            Some(entry) if matches!(&entry.body, Body::Note(NoteKind::Notice, note) if note.starts_with(beginning)) => {
+                entry.body = Body::Note(NoteKind::Notice, text.to_owned());
+                entry.forget_layout();
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Changes the last entry; it is laid out again as far as its text changed.
@@ -218,6 +234,19 @@ impl Transcript {
             .take(self.rows)
     }
 
+    /// The entry and line in a row of the window.
+    pub fn at_row(&self, row: usize) -> Option<Position> {
+        let mut left = self.top.line + row;
+        for (entry, e) in self.entries.iter().enumerate().skip(self.top.entry) {
+            let here = e.lines().map_or(0, <[_]>::len);
+            if left < here {
+                return Some(Position { entry, line: left });
+            }
+            left -= here;
+        }
+        None
+    }
+
     pub fn is_following(&self) -> bool {
         self.scroll == Scroll::Follow
     }
@@ -317,13 +346,20 @@ impl Transcript {
                 (_, false) => matching.next_back(),
             };
             if let Some(line) = line {
-                self.found = Some(Position { entry, line });
+                let at = Position { entry, line };
+                self.around = self.found.is_some_and(|before| if forward { at <= before } else { at >= before });
+                self.found = Some(at);
                 self.top = Position { entry, line };
                 self.up(third);
                 return true;
             }
         }
         false
+    }
+
+    /// Whether the last step of the search went around the end.
+    pub fn found_around(&self) -> bool {
+        self.around
     }
 
     /// The next search begins at the end.

@@ -1,18 +1,23 @@
 //! However it ends, the terminal is as it was.
 
-use crate::terminal::Terminal;
+use portable_pty::CommandBuilder;
+
+use crate::terminal::{Terminal, at_home, data_dir};
 
 /// What undoes every mode that was set, in this order, at the end of all output.
 const LEAVE: &[u8] = b"\x1b[?2026l\x1b[?1006l\x1b[?1003l\x1b[?1002l\x1b[?1000l\x1b[?2004l\x1b[0m\x1b[?25h\x1b[?1049l";
 
-fn ends_well(terminal: Terminal, how: &str) {
+/// Waits for the end; what was written after the terminal was given back.
+pub fn ends_well(terminal: Terminal, how: &str) -> String {
     let before = terminal.before.clone();
     let (_, bytes, modes, _) = terminal.wait_end();
     assert_eq!(modes, before, "{how}");
     let at = bytes.windows(LEAVE.len()).rposition(|w| w == LEAVE);
     let at = at.unwrap_or_else(|| panic!("{how}: the modes are not undone"));
     let after = &bytes[at + LEAVE.len()..];
-    assert!(!after.contains(&0x1b), "{how}: {:?}", String::from_utf8_lossy(after));
+    let after = String::from_utf8_lossy(after).into_owned();
+    assert!(!after.contains('\x1b'), "{how}: {after:?}");
+    after
 }
 
 #[test]
@@ -41,10 +46,62 @@ fn leaving_in_mid_answer_is_as_clean() {
         let terminal = Terminal::chat(120, 40, &["--disk-limit", "400K", "--budget", "0", "--source", "buffered"]);
         terminal.wait_ready();
         terminal.line("hello");
-        terminal.wait_for("assistant");
+        terminal.wait_until("some of the answer", |s| s.contains("answering"));
         terminal.signal(how);
-        ends_well(terminal, how);
+        let before = terminal.before.clone();
+        let (_, bytes, modes, home) = terminal.wait_end();
+        assert_eq!(modes, before, "{how}");
+        assert!(bytes.windows(LEAVE.len()).any(|w| w == LEAVE), "{how}");
+        let chats = std::fs::read_dir(data_dir(&home).join("chats")).unwrap();
+        let kept: String = chats.map(|f| std::fs::read_to_string(f.unwrap().path()).unwrap()).collect();
+        assert!(kept.contains("hello") && kept.contains("\"reason\":\"cancelled\""), "{how}: {kept}");
     }
+}
+
+#[test]
+fn it_stops_for_the_shell_and_goes_on_as_it_was() {
+    let home = tempfile::tempdir().unwrap();
+    // Only under a shell with job control does Ctrl-Z stop anything.
+    let mut command = CommandBuilder::new("bash");
+    command.args(["--norc", "--noprofile", "-i"]);
+    at_home(&mut command, &home, &[("PS1", "shell> "), ("SIPLLM_MAX_TOKENS", "5")]);
+    let terminal = Terminal::run(100, 30, command, home);
+    terminal.wait_for("shell>");
+    let model = crate::terminal::model();
+    terminal.line(&format!("{} chat {} --threads 1", env!("CARGO_BIN_EXE_sipllm"), model.display()));
+    terminal.wait_ready();
+    terminal.keys("half a line");
+    terminal.wait_for("› half a line");
+    for _ in 0..3 {
+        terminal.keys("\x1a");
+        terminal.wait_for("Stopped");
+        terminal.line("echo still $((40 + 2))");
+        terminal.wait_for("still 42");
+        terminal.line("fg");
+        terminal.wait_for("› half a line");
+    }
+    terminal.keys("\x15");
+    terminal.line("hello");
+    terminal.wait_answers(1);
+    terminal.line("/quit");
+    terminal.wait_until("the shell", |s| s.contains("fg") && s.trim_end().ends_with("shell>"));
+    terminal.line("stty -a | grep -c -- ' icanon'");
+    terminal.wait_until("cooked again", |s| s.lines().any(|l| l.trim() == "1"));
+    terminal.line("exit");
+}
+
+#[test]
+fn twenty_columns_and_five_rows_are_said_to_be_too_small_and_still_work() {
+    let terminal = Terminal::chat(20, 5, &["--temp", "0"]);
+    terminal.wait_for("too small");
+    terminal.keys("hello");
+    terminal.resize(24, 6);
+    terminal.wait_for("› hello");
+    terminal.resize(20, 5);
+    terminal.wait_for("too small");
+    terminal.keys("\r");
+    terminal.resize(100, 30);
+    terminal.wait_answers(1);
 }
 
 #[test]

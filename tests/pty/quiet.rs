@@ -4,21 +4,22 @@ use std::time::{Duration, Instant};
 
 use crate::terminal::Terminal;
 
+/// How often any thread of the process was put on a core or taken off it.
 fn context_switches(pid: u32) -> u64 {
-    let sum = |status: String| {
+    let of_thread = |status: String| {
         status
             .lines()
             .filter(|l| l.contains("ctxt_switches"))
             .filter_map(|l| l.split_whitespace().nth(1)?.parse::<u64>().ok())
             .sum::<u64>()
     };
-    // The thread that draws is the first one; the others are not the screen's.
-    std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/status")).map(sum).unwrap()
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    threads.map(|t| std::fs::read_to_string(t.unwrap().path().join("status")).map_or(0, of_thread)).sum()
 }
 
 #[test]
 #[cfg(target_os = "linux")]
-fn nothing_is_written_and_nothing_wakes_while_idle() {
+fn nothing_is_written_and_no_thread_wakes_while_idle() {
     let terminal = Terminal::chat(120, 40, &["--temp", "0"]);
     terminal.wait_ready();
     terminal.line("hello");
@@ -29,6 +30,23 @@ fn nothing_is_written_and_nothing_wakes_while_idle() {
     assert_eq!(terminal.byte_count() - bytes, 0, "bytes written while idle");
     let woken = context_switches(terminal.pid()) - switches;
     assert!(woken <= 1, "woken {woken} times in 10 s");
+}
+
+#[test]
+fn a_slow_answer_writes_little() {
+    // A token in some seconds, with all panels in sight.
+    let slow = ["--disk-limit", "30K", "--budget", "0", "--source", "buffered"];
+    let terminal = Terminal::chat(120, 40, &slow);
+    terminal.wait_ready();
+    terminal.line("hi");
+    terminal.wait_for("reading prompt");
+    std::thread::sleep(Duration::from_secs(1));
+    let (bytes, since) = (terminal.byte_count(), Instant::now());
+    std::thread::sleep(Duration::from_secs(10));
+    let rate = (terminal.byte_count() - bytes) as f64 / since.elapsed().as_secs_f64();
+    assert!(rate <= 4000.0, "{rate:.0} bytes a second");
+    terminal.keys("\x03");
+    terminal.wait_for("ask something");
 }
 
 #[test]

@@ -36,6 +36,59 @@ pub fn model() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/models/llama.gguf")
 }
 
+/// The program without arguments, with a home of its own.
+pub fn sipllm(home: &tempfile::TempDir, variables: &[(&str, &str)]) -> CommandBuilder {
+    let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_sipllm"));
+    at_home(&mut command, home, variables);
+    command
+}
+
+pub fn at_home(command: &mut CommandBuilder, home: &tempfile::TempDir, variables: &[(&str, &str)]) {
+    command.env_clear();
+    command.env("PATH", std::env::var("PATH").unwrap_or_default());
+    command.env("TERM", "xterm-256color");
+    command.env("HOME", home.path());
+    for name in ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"] {
+        command.env(name, home.path().join(name));
+    }
+    for (name, value) in variables {
+        command.env(name, value);
+    }
+}
+
+/// Where models and chats of such a home lie.
+pub fn data_dir(home: &tempfile::TempDir) -> PathBuf {
+    home.path().join("XDG_DATA_HOME/sipllm")
+}
+
+/// A saved chat in a home: who said what, in turn, the user first.
+pub fn saved_chat(home: &tempfile::TempDir, id: &str, said: &[&str]) {
+    let folder = data_dir(home).join("chats");
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut lines =
+        format!("{{\"type\":\"chat\",\"version\":1,\"id\":\"{id}\",\"created\":\"2026-01-01T00:00:00Z\"}}\n");
+    for (i, text) in said.iter().enumerate() {
+        let role = if i % 2 == 0 { "user" } else { "assistant" };
+        let line = serde_json::json!({ "type": "message", "role": role, "content": text });
+        lines.push_str(&format!("{line}\n"));
+    }
+    std::fs::write(folder.join(id).with_extension("jsonl"), lines).unwrap();
+}
+
+/// A program for `$EDITOR` or `$PAGER`.
+pub fn script(home: &tempfile::TempDir, name: &str, body: &str) -> String {
+    use std::os::unix::fs::PermissionsExt;
+    let path = home.path().join(name);
+    std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn answers(screen: &str) -> usize {
+    let ends = ["first after", "had nothing to say", "stopped before"];
+    ends.iter().map(|end| screen.matches(end).count()).sum()
+}
+
 impl Terminal {
     /// The program with a model, in a terminal of this size.
     pub fn chat(columns: u16, rows: u16, arguments: &[&str]) -> Terminal {
@@ -50,22 +103,20 @@ impl Terminal {
         variables: &[(&str, &str)],
         home: tempfile::TempDir,
     ) -> Terminal {
-        let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
-        let pair = native_pty_system().openpty(size).unwrap();
-        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_sipllm"));
-        command.env_clear();
-        command.env("PATH", std::env::var("PATH").unwrap_or_default());
-        command.env("TERM", "xterm-256color");
-        command.env("HOME", home.path());
-        for name in ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"] {
-            command.env(name, home.path().join(name));
+        let mut command = sipllm(&home, variables);
+        command.arg("chat");
+        if !arguments.contains(&"--threads") {
+            command.args(["--threads", "1"]);
         }
-        for (name, value) in variables {
-            command.env(name, value);
-        }
-        command.args(["chat", "--threads", "1"]);
         command.arg(std::env::var_os("SIPLLM_PTY_MODEL").map_or_else(model, PathBuf::from));
         command.args(arguments);
+        Self::run(columns, rows, command, home)
+    }
+
+    /// Any command in a terminal of this size.
+    pub fn run(columns: u16, rows: u16, command: CommandBuilder, home: tempfile::TempDir) -> Terminal {
+        let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
+        let pair = native_pty_system().openpty(size).unwrap();
         let before = format!("{:?}", pair.master.get_termios().unwrap());
         let child = pair.slave.spawn_command(command).unwrap();
         let mut reader = pair.master.try_clone_reader().unwrap();
@@ -135,6 +186,22 @@ impl Terminal {
             assert!(since.elapsed() < PATIENCE, "waited in vain for {what:?}:\n{screen}");
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Waits until the screen no longer shows this.
+    pub fn wait_gone(&self, what: &str) -> String {
+        self.wait_until(&format!("no {what}"), |screen| !screen.contains(what))
+    }
+
+    /// So many answers have ended. A toy may have nothing to say; that is an answer too.
+    pub fn wait_answers(&self, count: usize) -> String {
+        self.wait_until(&format!("{count} answers"), |screen| answers(screen) == count)
+    }
+
+    /// Esc, and nothing else until what lay over the chat is gone: with a letter it would be an Alt key.
+    pub fn escape(&self) {
+        self.keys("\x1b");
+        self.wait_for("ask something");
     }
 
     /// A model is loaded and the line waits for input.

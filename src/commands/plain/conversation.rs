@@ -9,10 +9,10 @@ use crate::commands::driver::describe;
 use crate::config::Settings;
 use crate::engine::EngineHandle;
 use crate::engine::protocol::{
-    Command, Event, Failure, FinishReason, GenerationId, GenerationStats, LoadRequest, Message, ModelInfo, Prompt,
-    Request, Role,
+    Command, Event, Failure, FailureKind, FinishReason, GenerationId, GenerationStats, LoadRequest, Message, ModelInfo,
+    Prompt, Request, Role,
 };
-use crate::session::{ChatMessage, OpenChat, Record, Store};
+use crate::session::{self, ChatMessage, OpenChat, Record, Store};
 use crate::size::{format_budget, format_size};
 
 /// What comes after a line.
@@ -34,6 +34,8 @@ pub(super) struct Conversation {
     pub(super) load: LoadRequest,
     pub(super) model: Option<ModelInfo>,
     pub(super) messages: Vec<ChatMessage>,
+    /// So many of the oldest messages are no longer sent: the context was full.
+    pub(super) dropped: usize,
     /// Lines of a message that is not finished, and files read into it.
     pub(super) unfinished: String,
     /// The unfinished message goes on with the next line.
@@ -55,6 +57,7 @@ impl Conversation {
             load,
             model: None,
             messages: Vec::new(),
+            dropped: 0,
             unfinished: String::new(),
             carried_on: false,
             state: State::Loading { first: true },
@@ -67,6 +70,7 @@ impl Conversation {
 
     /// Goes on with a saved chat.
     pub(super) fn open(&mut self, chat: OpenChat) {
+        self.forget_chat();
         self.messages = chat.messages;
         if let Some(sampling) = chat.sampling {
             self.settings.sampling = sampling;
@@ -90,6 +94,7 @@ impl Conversation {
     pub(super) fn take_back(&mut self, role: Role) -> bool {
         let taken = self.messages.pop_if(|message| message.role == role).is_some();
         if taken {
+            self.dropped = self.dropped.min(self.messages.len());
             self.save(Record::Truncate { messages: self.messages.len() });
         }
         taken
@@ -109,6 +114,25 @@ impl Conversation {
 
     pub(super) fn is_unfinished(&self) -> bool {
         self.carried_on
+    }
+
+    /// Nothing has been said.
+    pub(super) fn forget_chat(&mut self) {
+        self.messages.clear();
+        self.dropped = 0;
+        self.forget_unfinished();
+    }
+
+    /// The context is full: the oldest messages are sent no longer, and that is said. `false` when no more can go.
+    pub(super) fn drop_oldest(&mut self, remarks: &mut impl Write) -> io::Result<bool> {
+        let Some(drop) = session::to_drop(self.messages.len().saturating_sub(self.dropped)) else { return Ok(false) };
+        self.dropped += drop;
+        writeln!(
+            remarks,
+            "the context is full: the {} oldest messages are no longer sent to the model; they stay in this chat",
+            self.dropped
+        )?;
+        Ok(true)
     }
 
     pub(super) fn forget_unfinished(&mut self) {
@@ -151,7 +175,8 @@ impl Conversation {
     pub(super) fn generate(&mut self, goes_on: bool) {
         let system = self.settings.system.clone().filter(|text| !text.is_empty());
         let system = system.map(|content| Message { role: Role::System, content });
-        let messages = system.into_iter().chain(self.messages.iter().map(ChatMessage::to_message)).collect();
+        let messages =
+            system.into_iter().chain(self.messages.iter().skip(self.dropped).map(ChatMessage::to_message)).collect();
         self.answers += 1;
         self.engine.send(Command::Generate(Box::new(Request {
             id: self.answers,
@@ -216,7 +241,10 @@ impl Conversation {
                     match reason {
                         FinishReason::Stop => {}
                         FinishReason::Length => writeln!(remarks, "stopped at the most tokens; /continue goes on")?,
-                        FinishReason::ContextFull => writeln!(remarks, "the context is full; /undo or /clear")?,
+                        FinishReason::ContextFull => writeln!(
+                            remarks,
+                            "the context is full; /continue drops the oldest messages and goes on; /clear begins anew"
+                        )?,
                         FinishReason::Cancelled => writeln!(remarks, "stopped; /continue goes on")?,
                     }
                     if person {
@@ -226,6 +254,16 @@ impl Conversation {
                 }
             }
             Event::Broken { id, failure } => {
+                let awaited = match &self.state {
+                    State::Answering { id: awaited, goes_on, .. } if *awaited == id => Some(*goes_on),
+                    _ => None,
+                };
+                if let Some(goes_on) = awaited.filter(|_| failure.kind == FailureKind::ContextFull)
+                    && self.drop_oldest(remarks)?
+                {
+                    self.generate(goes_on);
+                    return Ok(());
+                }
                 if self.finish(id, None, out)? {
                     remark_failure(&failure, remarks)?;
                 }

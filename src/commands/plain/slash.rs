@@ -3,13 +3,13 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use super::conversation::{Conversation, Next, State, describe_answer, describe_model};
+use super::conversation::{Conversation, Next, State, describe_model};
 use crate::catalog;
 use crate::config::KEYS;
 use crate::engine::protocol::{Budget, Command, Role};
 use crate::sanitize::sanitize;
-use crate::session::{Record, export};
-use crate::size::{BudgetChange, format_budget, format_size, parse_budget_change};
+
+use crate::size::{BudgetChange, format_size, parse_budget_change};
 use crate::suggest::closest;
 
 /// The commands, with what each does, in the order of `/help`.
@@ -24,15 +24,23 @@ const COMMANDS: &[(&str, &str)] = &[
     ("/stop", "stop the answer and keep it"),
     ("/regen", "answer the last message again"),
     ("/continue", "go on with the last answer"),
+    ("/edit [N]", "write your last (or Nth) message anew"),
     ("/undo", "take back the last message and its answer"),
+    ("/fork [N]", "go on in a copy of this chat (as far as message N)"),
     ("/clear", "begin a new chat"),
+    ("/copy [N|all]", "put the last answer, code block N, or all into a file to copy from"),
+    ("/find TEXT", "find in this chat"),
     ("/sessions", "saved chats"),
     ("/resume [ID]", "go on with the latest saved chat, or one by its id"),
     ("/rename TITLE", "give this chat a title"),
+    ("/delete [ID|undo]", "delete a saved chat (this one without an id); undo brings it back"),
     ("/search TEXT", "search all saved chats"),
     ("/export FILE.md|.json|.txt", "write this chat to a file"),
     ("/import FILE.json", "open an exported chat"),
     ("/stats", "figures of the last answer and of memory"),
+    ("/memory", "where every byte is"),
+    ("/layers", "what each layer keeps and costs"),
+    ("/speed", "how fast it goes and what limits it"),
     ("/quit", "leave"),
 ];
 
@@ -55,8 +63,20 @@ impl Conversation {
         out: &mut impl Write,
         remarks: &mut impl Write,
     ) -> io::Result<Next> {
-        let needs_idle =
-            matches!(name, "/model" | "/regen" | "/continue" | "/undo" | "/clear" | "/new" | "/resume" | "/import");
+        let needs_idle = matches!(
+            name,
+            "/model"
+                | "/regen"
+                | "/continue"
+                | "/edit"
+                | "/undo"
+                | "/fork"
+                | "/clear"
+                | "/new"
+                | "/resume"
+                | "/import"
+                | "/delete"
+        );
         if needs_idle && !self.is_idle() {
             writeln!(remarks, "{name} waits for the end of the answer; /stop ends it")?;
             return Ok(Next::Stay);
@@ -98,10 +118,11 @@ impl Conversation {
                     self.generate(false);
                 }
             }
-            "/continue" => match self.messages.last() {
-                Some(message) if message.role == Role::Assistant => self.generate(true),
-                _ => writeln!(remarks, "there is no answer to go on with yet")?,
-            },
+            "/continue" => self.go_on(remarks)?,
+            "/edit" => self.edit(rest, out, remarks)?,
+            "/fork" => self.fork(rest, out, remarks)?,
+            "/copy" => self.copy(rest, out, remarks)?,
+            "/find" => self.find(rest, out, remarks)?,
             "/undo" => {
                 self.take_back(Role::Assistant);
                 if !self.take_back(Role::User) {
@@ -109,15 +130,17 @@ impl Conversation {
                 }
             }
             "/clear" | "/new" => {
-                self.messages.clear();
-                self.forget_unfinished();
+                self.forget_chat();
                 self.store.new_chat();
                 self.engine.send(Command::Reset);
             }
-            "/sessions" | "/chats" | "/resume" | "/rename" | "/search" | "/export" | "/import" => {
+            "/sessions" | "/chats" | "/resume" | "/rename" | "/delete" | "/search" | "/export" | "/import" => {
                 self.saved_chats(name, rest, out, remarks)?;
             }
-            "/stats" => self.stats(out)?,
+            "/stats" | "/memory" | "/layers" | "/speed" => self.figures(name, out)?,
+            "/pager" | "/panel" | "/freeze" | "/theme" | "/mouse" | "/keys" => {
+                writeln!(remarks, "{name} belongs to the full screen: sipllm chat without --plain")?;
+            }
             "/quit" | "/exit" | "/q" => return Ok(Next::Leave),
             _ => {
                 let names = COMMANDS.iter().filter_map(|(usage, _)| usage.split(' ').next());
@@ -198,99 +221,5 @@ impl Conversation {
             }
             Err(error) => writeln!(remarks, "{}: {error}", sanitize(path)),
         }
-    }
-
-    fn stats(&self, out: &mut impl Write) -> io::Result<()> {
-        if let Some(model) = &self.model {
-            writeln!(out, "model: {}", describe_model(model))?;
-        }
-        let snapshots = self.engine.snapshots();
-        let snapshot = snapshots.borrow().clone();
-        let memory = &snapshot.memory;
-        writeln!(
-            out,
-            "memory: {} held of {} (budget {}): pinned {}, ring {}, kv {}, scratch {}, base {}",
-            format_size(memory.rss_bytes),
-            format_size(memory.budget_bytes),
-            format_budget(memory.budget),
-            format_size(memory.pinned_bytes),
-            format_size(memory.ring_bytes),
-            format_size(memory.kv_bytes),
-            format_size(memory.scratch_bytes),
-            format_size(memory.base_bytes),
-        )?;
-        writeln!(out, "context: {} of {} tokens", snapshot.context_used, snapshot.context)?;
-        match &self.last {
-            Some(stats) => writeln!(out, "last answer: {}", describe_answer(stats)),
-            None => Ok(()),
-        }
-    }
-
-    /// The commands about saved chats.
-    fn saved_chats(
-        &mut self,
-        name: &str,
-        rest: &str,
-        out: &mut impl Write,
-        remarks: &mut impl Write,
-    ) -> io::Result<()> {
-        let failed = match name {
-            "/resume" => {
-                let opened = if rest.is_empty() { self.store.open_latest() } else { self.store.open(rest) };
-                match opened {
-                    Ok(chat) => {
-                        writeln!(out, "{}, {} messages", chat.summary.title, chat.messages.len())?;
-                        write!(out, "{}", export::text(&chat.messages))?;
-                        self.open(chat);
-                        self.engine.send(Command::Reset);
-                        return Ok(());
-                    }
-                    Err(error) => error,
-                }
-            }
-            "/rename" if rest.is_empty() => return writeln!(remarks, "write /rename and the title"),
-            "/rename" => {
-                self.save(Record::Title { title: rest.into() });
-                return Ok(());
-            }
-            "/search" => match self.store.search(rest) {
-                Ok(hits) if hits.is_empty() => return writeln!(out, "nothing found"),
-                Ok(hits) => {
-                    for hit in hits {
-                        writeln!(out, "{}  {}: {}", hit.id, hit.title, hit.excerpt)?;
-                    }
-                    return Ok(());
-                }
-                Err(error) => error,
-            },
-            "/export" => match export::write(rest, "", &self.messages) {
-                Ok(path) => return writeln!(out, "written to {}", path.display()),
-                Err(error) => error,
-            },
-            "/import" => match export::import(rest) {
-                Ok(messages) => {
-                    self.store.new_chat();
-                    self.messages.clear();
-                    writeln!(out, "{} messages", messages.len())?;
-                    for message in messages {
-                        self.say(message);
-                    }
-                    self.engine.send(Command::Reset);
-                    return Ok(());
-                }
-                Err(error) => error,
-            },
-            _ => match self.store.list() {
-                Ok(chats) if chats.is_empty() => return writeln!(out, "no chat has been saved yet"),
-                Ok(chats) => {
-                    for chat in chats {
-                        writeln!(out, "{}  {}, {} messages", chat.id, chat.title, chat.messages)?;
-                    }
-                    return Ok(());
-                }
-                Err(error) => error,
-            },
-        };
-        writeln!(remarks, "{failed}")
     }
 }

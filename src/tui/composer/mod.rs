@@ -12,6 +12,8 @@ use unicode_segmentation::UnicodeSegmentation;
 
 /// A paste of more lines than this is folded.
 const FOLD_LINES: usize = 10;
+/// As is one of more characters, lines or not.
+const FOLD_CHARS: usize = 4000;
 /// Most steps that undo remembers.
 const UNDO_STEPS: usize = 200;
 
@@ -124,12 +126,16 @@ impl Composer {
     pub fn paste(&mut self, text: &str) {
         let text = text.replace("\r\n", "\n").replace('\r', "\n");
         let lines = text.lines().count();
-        if lines <= FOLD_LINES {
+        let what = if lines > FOLD_LINES {
+            format!("{lines} lines")
+        } else if text.len() > FOLD_CHARS {
+            format!("{} characters", text.chars().count())
+        } else {
             return self.insert(&text);
-        }
-        let mut mark = format!("[pasted {lines} lines]");
+        };
+        let mut mark = format!("[pasted {what}]");
         if self.folds.iter().any(|f| f.0 == mark) {
-            mark = format!("[pasted {lines} lines, {}]", self.folds.len() + 1);
+            mark = format!("[pasted {what}, {}]", self.folds.len() + 1);
         }
         self.insert(&mark);
         self.folds.push((mark, text));
@@ -241,6 +247,15 @@ impl Composer {
                 true
             }
             None => false,
+        }
+    }
+
+    /// Puts the cursor at a row and column of the text as it is wrapped, or as near as there is text.
+    pub fn place(&mut self, columns: usize, row: usize, column: usize) {
+        let all = rows(&self.text, columns);
+        if let Some(row) = all.get(row.min(all.len() - 1)) {
+            self.cursor = rows::at_column(&self.text, *row, column);
+            self.last_edit = None;
         }
     }
 
@@ -378,6 +393,14 @@ mod tests {
         assert_eq!(other.text(), "see: ");
         assert!(c.unfold());
         assert!(c.text().ends_with("line 213\n"));
+    }
+
+    #[test]
+    fn a_single_line_that_fills_the_screen_is_folded_too() {
+        let mut c = Composer::default();
+        c.paste(&"x".repeat(100_000));
+        assert_eq!(c.text(), "[pasted 100000 characters]");
+        assert_eq!(c.take().len(), 100_000);
     }
 
     #[test]

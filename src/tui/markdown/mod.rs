@@ -276,6 +276,26 @@ mod tests {
     }
 
     #[test]
+    fn entities_do_not_bring_back_what_was_taken_out() {
+        let text = "a&#27;[31m &#x202e;b&#x9b;31m [c&#27;](http://d&#x202e;)\n\n| &#27;e |\n|---|\n| &#x2066;f |";
+        let shown = lines(text, 60, &UNICODE).concat();
+        assert!(shown.contains("a[31m") && shown.contains('f'), "{shown:?}");
+        assert!(!shown.contains(['\x1b', '\u{202e}', '\u{9b}', '\u{2066}']), "{shown:?}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_drawn_within_its_columns(
+            text in "[a-z #*`|>\\-\n\t~!\\[\\]()0-9._日é\u{301}]{0,300}",
+            columns in 12usize..60,
+        ) {
+            for line in lines(&text, columns, &ASCII) {
+                proptest::prop_assert!(text_width(&line) <= columns, "{line:?} in {columns}");
+            }
+        }
+    }
+
+    #[test]
     fn html_and_odd_marks_are_shown_as_they_are() {
         assert_eq!(lines("a <b>c</b> & d", 30, &UNICODE), ["a <b>c</b> & d"]);
         assert_eq!(lines("2 * 3 * 4 and snake_case_name", 30, &UNICODE), ["2 * 3 * 4 and snake_case_name"]);

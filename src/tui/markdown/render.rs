@@ -71,6 +71,8 @@ impl<'a> Prose<'a> {
     }
 
     fn add(&mut self, text: &str, style: Style) {
+        // Entities such as `&#27;` have only now become what they stand for.
+        let text = &*crate::sanitize::sanitize(text);
         if let Some((_, shown)) = &mut self.link {
             shown.push_str(text);
         }

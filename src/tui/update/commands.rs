@@ -60,7 +60,7 @@ pub(super) fn run(app: &mut App, slash: Slash, argument: &str) -> Effects {
         Slash::Memory => super::keys::zoom(app, Panel::Memory),
         Slash::Layers => super::keys::zoom(app, Panel::Layers),
         Slash::Speed => super::keys::zoom(app, Panel::Speed),
-        Slash::Panel => app.panel_shown = !app.panel_shown,
+        Slash::Panel => panel(app, argument),
         Slash::Freeze => super::keys::freeze(app),
         Slash::Theme if argument.is_empty() => {
             listing(app, format!("themes: {}, or a file of role = \"bold cyan\" lines", Theme::NAMES.join(", ")));
@@ -176,6 +176,20 @@ fn copy(app: &mut App, argument: &str) -> Effects {
     }
 }
 
+/// Shows or hides all panels, or one by its name.
+fn panel(app: &mut App, argument: &str) {
+    match Panel::by_name(argument) {
+        Some(panel) => {
+            let hidden = &mut app.hidden[panel as usize];
+            // Asked for while all are away, it is the one to be seen.
+            *hidden = app.panel_shown && !*hidden;
+            app.panel_shown = true;
+        }
+        None if argument.is_empty() => app.panel_shown = !app.panel_shown,
+        None => app.status = Some("/panel, or /panel with memory, layers or speed".to_owned()),
+    }
+}
+
 fn find(app: &mut App, argument: &str) {
     if argument.is_empty() {
         app.transcript.find = None;
@@ -186,8 +200,11 @@ fn find(app: &mut App, argument: &str) {
     app.transcript.forget_found();
     // The latest place first: what was just said is what is looked for.
     app.finding = app.transcript.find_next(false);
-    app.status =
-        Some(if app.finding { "n, N: further back, further on; Esc ends".to_owned() } else { "not found".to_owned() });
+    app.status = Some(if app.finding {
+        "n: further back, N: further on, v: in $PAGER, Esc: done".to_owned()
+    } else {
+        "not found".to_owned()
+    });
 }
 
 fn think(app: &mut App, argument: &str) {

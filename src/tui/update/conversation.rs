@@ -2,11 +2,14 @@
 
 use super::{Effects, error, notice};
 use crate::engine::protocol::{Command, FinishReason, GenerationStats, Message, Prompt, Request, Role};
-use crate::session::{ChatMessage, Record};
+use crate::session::{ChatMessage, Record, to_drop};
 use crate::tui::app::{Answer, App, Model, Then};
 use crate::tui::entry::Entry;
 use crate::tui::message::{Effect, Job};
 use crate::tui::slash::Slash;
+
+/// How the note begins that tells of messages no longer sent.
+const DROPPED: &str = "The context of ";
 
 /// A line that was entered: a command, or a message to be sent now or later.
 pub(super) fn submit(app: &mut App, text: &str) -> Effects {
@@ -33,6 +36,7 @@ pub(super) fn submit(app: &mut App, text: &str) -> Effects {
         app.status = Some("no model is loaded: /model chooses one".to_owned());
         return Vec::new();
     }
+    assert!(!crate::fault::is_wanted("screen"), "a fault that was asked for");
     let message = ChatMessage::new(Role::User, text);
     let mut effects = if count(app) == 0 { vec![super::settings::save(app)] } else { Vec::new() };
     app.transcript.push(Entry::message(message.clone()));
@@ -161,7 +165,7 @@ pub(super) fn finished(app: &mut App, reason: Option<FinishReason>, stats: Optio
             app,
             format!(
                 "The context of {} tokens is full. /continue drops the oldest messages and goes on; /clear begins anew.",
-                app.snapshot.context
+                app.context()
             ),
         );
     }
@@ -203,21 +207,17 @@ pub(super) fn drop_oldest(app: &mut App) -> Option<Effects> {
     let total =
         count(app) - usize::from(app.transcript.entries().last().is_some_and(|e| e.live && e.text().is_empty()));
     let sent = total.saturating_sub(app.dropped);
-    // A quarter at a time, whole turns, the last message kept.
-    let drop = (sent / 4).max(2) & !1;
-    if drop >= sent {
-        return None;
-    }
-    app.dropped += drop;
+    app.dropped += to_drop(sent)?;
     let replaces_last = app.answer.take().is_some_and(|a| a.replaces_last);
-    let context = app.snapshot.context;
-    notice(
-        app,
-        format!(
-            "The context of {context} tokens is full: the {} oldest messages are no longer sent to the model. They stay in this chat.",
-            app.dropped
-        ),
+    let text = format!(
+        "The context of {} tokens is full: the {} oldest messages are no longer sent to the model. They stay in this chat.",
+        app.context(),
+        app.dropped
     );
+    // What is dropped in several steps is said once.
+    if !app.transcript.replace_note_before_last(DROPPED, &text) {
+        notice(app, text);
+    }
     let mut sent = messages(app);
     let prompt = match sent.last() {
         Some(last) if last.role == Role::Assistant => Prompt::Continue(std::mem::take(&mut sent)),

@@ -84,6 +84,7 @@ fn loaded(app: &mut App, info: crate::engine::protocol::ModelInfo) -> Effects {
 
 fn failed(app: &mut App, failure: Failure) {
     app.budget_asked = None;
+    // After a defect the model is opened anew; where that fails, there is none.
     if failure.kind == FailureKind::Load || matches!(app.model, Model::Loading { .. }) {
         app.model = Model::None;
         app.refused = failure.shortfall.is_some();

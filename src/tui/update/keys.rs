@@ -31,8 +31,9 @@ pub(super) fn key(app: &mut App, event: KeyEvent) -> Effects {
     }
     if app.finding && app.composer.is_empty() {
         match key.code {
-            KeyCode::Char('n') if key.modifiers.is_empty() => return find(app, true),
-            KeyCode::Char('N') if key.modifiers.is_empty() => return find(app, false),
+            KeyCode::Char('n') if key.modifiers.is_empty() => return find(app, false),
+            KeyCode::Char('N') if key.modifiers.is_empty() => return find(app, true),
+            KeyCode::Char('v') if key.modifiers.is_empty() => return super::commands::run(app, Slash::Pager, ""),
             _ => {}
         }
         // Another key ends it, its marks stay until Esc.
@@ -64,8 +65,8 @@ fn act(app: &mut App, action: Action, armed: Option<Instant>) -> Effects {
         Action::LineDown => app.transcript.down(1),
         Action::Top => app.transcript.show_start(),
         Action::Bottom => app.transcript.follow(),
-        Action::FindNext => return find(app, true),
-        Action::FindPrevious => return find(app, false),
+        Action::FindNext => return find(app, false),
+        Action::FindPrevious => return find(app, true),
         Action::Complete => return complete(app),
         Action::Editor => return vec![Effect::Editor(app.composer.expanded())],
         Action::Pager => return super::commands::run(app, Slash::Pager, ""),
@@ -121,6 +122,9 @@ fn find(app: &mut App, forward: bool) -> Effects {
         app.status = Some("nothing to find yet: /find TEXT".to_owned());
     } else if app.transcript.find_next(forward) {
         app.finding = true;
+        app.status = app.transcript.found_around().then(|| {
+            if forward { "around: from the beginning again" } else { "around: from the end again" }.to_owned()
+        });
     } else {
         app.status = Some("not found".to_owned());
     }
@@ -156,7 +160,7 @@ fn send(app: &mut App) -> Effects {
     effects
 }
 
-fn complete(app: &mut App) -> Effects {
+pub(super) fn complete(app: &mut App) -> Effects {
     if let Some(popup) = app.popup.take()
         && let Some(offer) = popup.chosen()
     {

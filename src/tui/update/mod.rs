@@ -5,14 +5,13 @@ mod commands;
 mod conversation;
 mod engine;
 mod keys;
+mod mouse;
 mod overlays;
 mod replies;
 mod settings;
 
 #[cfg(test)]
 mod tests;
-
-use crossterm::event::{MouseEvent, MouseEventKind};
 
 use super::app::App;
 use super::completion;
@@ -22,9 +21,6 @@ use super::message::{Effect, Msg};
 pub(crate) use budget::edited_bytes;
 
 pub type Effects = Vec<Effect>;
-
-/// Lines a turn of the mouse wheel scrolls.
-const WHEEL_LINES: usize = 3;
 
 /// Applies one message.
 pub fn update(app: &mut App, msg: Msg) -> Effects {
@@ -41,7 +37,7 @@ pub fn update(app: &mut App, msg: Msg) -> Effects {
                 }
             }
         }
-        Msg::Mouse(event) => mouse(app, event),
+        Msg::Mouse(event) => mouse::event(app, event),
         Msg::Resize(columns, rows) => {
             app.size = (columns, rows);
             vec![Effect::Redraw]
@@ -61,15 +57,6 @@ pub fn update(app: &mut App, msg: Msg) -> Effects {
         Msg::Reply(reply) => replies::reply(app, reply),
         Msg::Terminated => leave(app),
     }
-}
-
-fn mouse(app: &mut App, event: MouseEvent) -> Effects {
-    match event.kind {
-        MouseEventKind::ScrollUp => app.transcript.up(WHEEL_LINES),
-        MouseEventKind::ScrollDown => app.transcript.down(WHEEL_LINES),
-        _ => {}
-    }
-    Vec::new()
 }
 
 /// Keeps what has been answered so far and ends the program.
@@ -97,7 +84,7 @@ fn listing(app: &mut App, text: impl Into<String>) {
 /// Notes go before an answer under way, which stays the last entry.
 fn note(app: &mut App, kind: NoteKind, text: impl Into<String>) {
     let entry = Entry::note(kind, text);
-    if app.answer.is_some() && app.transcript.entries().last().is_some_and(|e| e.live) {
+    if app.transcript.entries().last().is_some_and(|e| e.live) {
         app.transcript.insert_before_last(entry);
     } else {
         app.transcript.push(entry);

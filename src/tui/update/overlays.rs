@@ -6,8 +6,9 @@ use super::{Effects, budget, conversation};
 use crate::tui::app::{App, Then};
 use crate::tui::keymap::{Action, Key};
 use crate::tui::message::{Effect, Job};
-use crate::tui::overlay::{Overlay, Picker};
+use crate::tui::overlay::{Overlay, Picker, SortBy};
 use crate::tui::picker;
+use crate::tui::view::layers;
 
 const HELP_PAGE: u16 = 10;
 
@@ -35,11 +36,15 @@ pub(super) fn key(app: &mut App, key: Key, action: Option<Action>) -> Effects {
             app.overlay = match key.code {
                 KeyCode::Left | KeyCode::Char('h') => to(layer.saturating_sub(1)),
                 KeyCode::Right | KeyCode::Char('l') => to(layer + 1),
-                KeyCode::Up | KeyCode::Char('k') => to(layer.saturating_sub(1)),
-                KeyCode::Down | KeyCode::Char('j') => to(layer + 1),
+                // Up and down go by the table, as it is sorted.
+                KeyCode::Up | KeyCode::Char('k') => to(row_by(app, layer, sort, -1)),
+                KeyCode::Down | KeyCode::Char('j') => to(row_by(app, layer, sort, 1)),
+                KeyCode::PageUp => to(row_by(app, layer, sort, -10)),
+                KeyCode::PageDown => to(row_by(app, layer, sort, 10)),
                 KeyCode::Home => to(0),
                 KeyCode::End => to(last),
-                KeyCode::Char('s') => Some(Overlay::Zoom { panel, layer, sort: sort.next() }),
+                KeyCode::Char('s') => Some(Overlay::Zoom { panel, layer, sort: sort.stepped(1) }),
+                KeyCode::Char('S') => Some(Overlay::Zoom { panel, layer, sort: sort.stepped(-1) }),
                 KeyCode::Tab => panel.next().map(|panel| Overlay::Zoom { panel, layer, sort }),
                 _ if action == Some(Action::Zoom) => panel.next().map(|panel| Overlay::Zoom { panel, layer, sort }),
                 KeyCode::Char('q') | KeyCode::Enter => None,
@@ -81,10 +86,14 @@ pub(super) fn key(app: &mut App, key: Key, action: Option<Action>) -> Effects {
             if key.code == KeyCode::Enter {
                 return picker.chosen().map_or_else(Vec::new, |i| choose_model(app, i));
             }
+            if key.code == KeyCode::Delete {
+                let effects = discard(app, picker.chosen());
+                app.overlay = Some(Overlay::Models(picker));
+                return effects;
+            }
             picker_key(&mut picker, key, &picker::model_names(app));
-            let forecast = picker.chosen().map_or_else(Vec::new, |i| picker::want_forecast(app, i));
             app.overlay = Some(Overlay::Models(picker));
-            forecast
+            selected(app)
         }
         Overlay::Chats(mut picker) => {
             let chosen = picker.chosen().and_then(|i| app.chats.get(i)).map(|c| c.id.clone());
@@ -100,6 +109,39 @@ pub(super) fn key(app: &mut App, key: Key, action: Option<Action>) -> Effects {
             Vec::new()
         }
     }
+}
+
+/// What another selected row asks for.
+pub(super) fn selected(app: &mut App) -> Effects {
+    match &app.overlay {
+        Some(Overlay::Models(picker)) => match picker.chosen() {
+            Some(index) => picker::want_forecast(app, index),
+            None => Vec::new(),
+        },
+        _ => Vec::new(),
+    }
+}
+
+/// Removes what a stopped fetch left. A whole model is not removed by a single key.
+fn discard(app: &mut App, chosen: Option<usize>) -> Effects {
+    let Some(entry) = chosen.and_then(|i| app.catalog.get(i)) else { return Vec::new() };
+    if app.pulling().is_some_and(|p| p.name == entry.name) {
+        app.status = Some("it is being fetched; Ctrl-C stops that first".to_owned());
+    } else if entry.installed.is_some() {
+        app.status = Some(format!("sipllm rm {} removes an installed model", entry.name));
+    } else if entry.part_bytes > 0 {
+        app.status = Some(format!("what had come of {} is removed", entry.name));
+        return vec![Effect::Job(Job::DiscardPart(entry.name.clone()))];
+    }
+    Vec::new()
+}
+
+/// The layer so many rows further down the table.
+fn row_by(app: &App, layer: usize, sort: SortBy, step: isize) -> usize {
+    let order = layers::sorted(&app.snapshot.layers, sort);
+    let at = order.iter().position(|i| *i == layer).unwrap_or(0);
+    let to = at.saturating_add_signed(step).min(order.len().saturating_sub(1));
+    order.get(to).copied().unwrap_or(0)
 }
 
 fn help(scroll: u16, key: Key, action: Option<Action>) -> Option<Overlay> {

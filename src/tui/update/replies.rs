@@ -21,6 +21,8 @@ pub(super) fn reply(app: &mut App, reply: Reply) -> Effects {
             let names = picker::chat_names(app);
             if let Some(Overlay::Chats(picker)) = &mut app.overlay {
                 picker.refilter(&names);
+            } else if app.overlay.is_none() {
+                return completion::refresh(app);
             }
         }
         Reply::Forked(summary) => {
@@ -42,7 +44,7 @@ pub(super) fn reply(app: &mut App, reply: Reply) -> Effects {
             return vec![Effect::Job(Job::ListChats)];
         }
         Reply::Found { wanted, hits } => found(app, &wanted, &hits),
-        Reply::Exported(path) => app.status = Some(format!("written to {}", path.display())),
+        Reply::Exported(path) => app.status = Some(format!("written to {}", crate::tui::shown_path(&path))),
         Reply::Imported(messages) => {
             app.transcript.clear();
             app.title = None;
@@ -66,11 +68,12 @@ pub(super) fn reply(app: &mut App, reply: Reply) -> Effects {
         Reply::Theme { name, theme } => super::commands::use_theme(app, &name, *theme),
         Reply::Kept(path) => {
             if let Some(status) = &mut app.status {
-                status.push_str(&format!("; also in {}", path.display()));
+                status.push_str(&format!("; also in {}", crate::tui::shown_path(&path)));
             }
         }
-        Reply::Catalog(entries) => {
+        Reply::Catalog { entries, available_bytes } => {
             app.catalog = entries;
+            app.available_bytes = available_bytes;
             let names = picker::model_names(app);
             if let Some(Overlay::Models(picker)) = &mut app.overlay {
                 picker.refilter(&names);
@@ -99,9 +102,11 @@ pub(super) fn reply(app: &mut App, reply: Reply) -> Effects {
             if let Some(pull) = &mut app.pull {
                 pull.failed = Some(text);
             }
+            let fresh = Effect::Job(Job::Catalog);
             if !cancelled && !app.is_offering() {
                 error(app, format!("{name} was not fetched: {message}"));
             }
+            return vec![fresh];
         }
         Reply::Edited(Some(text)) => app.composer.set(crate::tui::clean(text.trim_end()).as_str()),
         Reply::Edited(None) => app.status = Some("$EDITOR ended with an error; the message is as it was".to_owned()),

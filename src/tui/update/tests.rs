@@ -271,7 +271,7 @@ fn an_earlier_message_is_edited_in_a_branch() {
 #[test]
 fn the_first_screen_fetches_the_default_model_with_enter_and_then_loads_it() {
     let mut app = samples::app();
-    update(&mut app, Msg::Reply(Reply::Catalog(samples::catalog())));
+    update(&mut app, Msg::Reply(samples::shelf()));
     assert_eq!(press(&mut app, "enter"), [Effect::Pull("smollm2-135m".into())]);
     let progress = PullProgress { what: "fetching", done_bytes: 10, total_bytes: 20 };
     update(&mut app, Msg::Reply(Reply::Pulling(progress)));
@@ -286,7 +286,7 @@ fn the_first_screen_fetches_the_default_model_with_enter_and_then_loads_it() {
 #[test]
 fn a_failed_fetch_can_be_tried_again_and_a_failed_load_leaves_the_chat() {
     let mut app = samples::app();
-    update(&mut app, Msg::Reply(Reply::Catalog(samples::catalog())));
+    update(&mut app, Msg::Reply(samples::shelf()));
     press(&mut app, "enter");
     assert_eq!(press(&mut app, "ctrl-c"), [Effect::CancelPull]);
     update(
@@ -398,10 +398,12 @@ fn a_search_goes_through_the_chat_and_ends_with_another_key() {
     enter(&mut app, "/find bridges");
     let shown = |app: &App| app.transcript.window().map(|l| l.to_string()).collect::<String>();
     assert!(shown(&app).contains("question 14"), "{}", shown(&app));
-    press(&mut app, "N");
-    assert!(shown(&app).contains("question 7"));
     press(&mut app, "n");
+    assert!(shown(&app).contains("question 7"));
+    press(&mut app, "N");
     assert!(shown(&app).contains("question 14"));
+    press(&mut app, "N");
+    assert!(shown(&app).contains("question 0") && app.status.as_ref().is_some_and(|s| s.contains("around")));
     type_in(&mut app, "xn");
     assert_eq!(app.composer.text(), "xn");
 }

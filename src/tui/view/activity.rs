@@ -82,7 +82,9 @@ fn activity(app: &App) -> Option<(String, bool)> {
             None => "preparing the prompt".to_owned(),
         },
     };
-    Some((text + &queued, false))
+    let seconds = app.now.saturating_duration_since(answer.since).as_secs();
+    let time = if seconds > 0 { format!(" {dot} {}", duration(seconds as f64)) } else { String::new() };
+    Some((text + &time + &queued, false))
 }
 
 /// How far a fetch is, how fast, how long still.

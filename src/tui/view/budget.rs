@@ -1,7 +1,7 @@
 //! The budget editor: a slider from the least to full residency, what is typed, and what would come of it.
 
 use ratatui::Frame;
-use ratatui::layout::Rect;
+use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
 
 use super::put_lines;
@@ -13,11 +13,14 @@ use crate::tui::overlay::BudgetEditor;
 use crate::tui::update::edited_bytes;
 use crate::tui::wrap::{Break, Run, wrap};
 
+/// The slider's row, from the top.
+const SLIDER_ROW: u16 = 3;
+
 pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect, editor: &BudgetEditor) {
     let m = &app.snapshot.memory;
     let t = &app.theme;
     let bytes = edited_bytes(app, editor);
-    let columns = usize::from(area.width).saturating_sub(4).min(100);
+    let columns = slider_columns(area);
     let range = m.full_bytes.saturating_sub(m.least_bytes).max(1) as f64;
     let at = |bytes: u64| {
         ((bytes.saturating_sub(m.least_bytes) as f64 / range).min(1.0) * (columns - 1) as f64).round() as usize
@@ -62,6 +65,22 @@ pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect, editor: &BudgetEdit
     put_lines(frame, body, lines);
     let x = body.x + 32 + editor.typed.chars().count() as u16;
     frame.set_cursor_position((x.min(body.right()), (body.y + typed_row as u16).min(body.bottom().saturating_sub(1))));
+}
+
+/// Columns of the slider.
+fn slider_columns(area: Rect) -> usize {
+    usize::from(area.width).saturating_sub(4).clamp(2, 100)
+}
+
+/// The budget at a place on the slider.
+pub(super) fn slider_bytes(app: &App, area: Rect, at: Position) -> Option<u64> {
+    let m = &app.snapshot.memory;
+    let column = usize::from(at.x.checked_sub(area.x + 2)?);
+    if at.y != area.y + SLIDER_ROW || column >= slider_columns(area) {
+        return None;
+    }
+    let share = column as f64 / (slider_columns(area) - 1) as f64;
+    Some(m.least_bytes + (m.full_bytes.saturating_sub(m.least_bytes) as f64 * share) as u64)
 }
 
 fn forecast(app: &App, bytes: u64) -> Vec<Line<'static>> {

@@ -17,9 +17,8 @@ pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect, focused: bool) {
     let text = app.composer.text();
     let all = rows(text, columns);
     let (row, column) = app.composer.cursor_at(columns);
-    // The cursor's row is always in sight.
     let height = usize::from(area.height);
-    let first = (row + 1).saturating_sub(height).min(all.len().saturating_sub(height));
+    let first = first_row(row, all.len(), height);
     for (i, r) in all.iter().enumerate().skip(first).take(height) {
         let y = area.y + (i - first) as u16;
         let mark = if i == 0 { format!("{} ", app.glyphs.cursor) } else { "  ".to_owned() };
@@ -39,6 +38,20 @@ pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect, focused: bool) {
     }
 }
 
+/// The first row shown: the cursor's row is always in sight.
+pub(super) fn first_row(cursor_row: usize, rows: usize, height: usize) -> usize {
+    (cursor_row + 1).saturating_sub(height).min(rows.saturating_sub(height))
+}
+
+/// Where the offers stand, and the first of them shown.
+pub(super) fn popup_area(app: &App, composer: Rect) -> Option<(Rect, usize)> {
+    let popup = app.popup.as_ref()?;
+    let height = popup.offers.len().min(MOST_OFFERS).min(usize::from(composer.y.saturating_sub(2)));
+    let first = (popup.selected + 1).saturating_sub(height);
+    // The whole width, so that no rest of a line shows at its sides.
+    Some((Rect::new(composer.x, composer.y - height as u16, composer.width, height as u16), first))
+}
+
 fn placeholder(app: &App) -> &'static str {
     if app.is_offering() {
         return if app.pulling().is_some() { "" } else { "Enter fetches the model and begins" };
@@ -52,14 +65,10 @@ fn placeholder(app: &App) -> &'static str {
 
 /// The offers, over the lines above the composer.
 pub(super) fn draw_popup(frame: &mut Frame, app: &App, composer: Rect) {
-    let Some(popup) = &app.popup else { return };
-    let height = popup.offers.len().min(MOST_OFFERS).min(usize::from(composer.y.saturating_sub(2)));
-    let first = (popup.selected + 1).saturating_sub(height);
-    let shown = popup.offers.iter().enumerate().skip(first).take(height);
+    let (Some(popup), Some((area, first))) = (&app.popup, popup_area(app, composer)) else { return };
+    let shown = popup.offers.iter().enumerate().skip(first).take(usize::from(area.height));
     let name_columns = popup.offers.iter().map(|o| text_width(&o.text)).max().unwrap_or(0);
-    // The whole width, so that no rest of a line shows at its sides.
-    let columns = usize::from(composer.width);
-    let area = Rect::new(composer.x, composer.y - height as u16, composer.width, height as u16);
+    let columns = usize::from(area.width);
     frame.render_widget(Clear, area);
     for (y, (i, offer)) in (area.y..area.bottom()).zip(shown) {
         let padded = format!("  {:name_columns$}  {}", offer.text, offer.note);

@@ -41,7 +41,7 @@ fn model(app: &App) -> String {
 
 /// How full the context is; it warns before it is full.
 fn context(app: &App) -> Span<'static> {
-    let (used, all) = (app.snapshot.context_used, app.snapshot.context.max(app.info().map_or(0, |i| i.context)));
+    let (used, all) = (app.snapshot.context_used, app.context());
     let full = all > 0 && u64::from(used) * 100 >= u64::from(all) * 85;
     let style = if full { app.theme.warn } else { app.theme.dim };
     Span::styled(format!("ctx {used}/{all}"), style)

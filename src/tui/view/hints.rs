@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use super::put;
 use crate::tui::app::App;
 use crate::tui::keymap::Action;
-use crate::tui::overlay::Overlay;
+use crate::tui::overlay::{Overlay, Panel};
 use crate::tui::wrap::{text_width, truncate};
 
 pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect) {
@@ -38,13 +38,16 @@ fn hints(app: &App) -> Vec<(String, &'static str)> {
     let word = |text: &str| text.to_owned();
     match &app.overlay {
         Some(Overlay::Help { .. }) => vec![(word("Esc"), "back"), (word("Up Down Space"), "scroll")],
-        Some(Overlay::Zoom { .. }) => vec![
+        Some(Overlay::Zoom { panel: Panel::Layers, .. }) => vec![
             (word("Esc"), "back"),
-            (word("Left Right"), "walk the layers"),
+            (word("Arrows"), "walk the layers"),
             (word("s"), "sort"),
             (word("Tab"), "next panel"),
             (key(Action::Freeze), "freeze"),
         ],
+        Some(Overlay::Zoom { .. }) => {
+            vec![(word("Esc"), "back"), (word("Tab"), "next panel"), (key(Action::Freeze), "freeze")]
+        }
         Some(Overlay::Budget(_)) => vec![
             (word("Enter"), "apply"),
             (word("Left Right"), "slide"),
@@ -52,7 +55,12 @@ fn hints(app: &App) -> Vec<(String, &'static str)> {
             (word("Esc"), "leave it"),
         ],
         Some(Overlay::Models(_)) => {
-            vec![(word("Enter"), "load or fetch"), (word("type"), "filter"), (word("Esc"), "back")]
+            vec![
+                (word("Enter"), "load or fetch"),
+                (word("type"), "filter"),
+                (word("Del"), "remove a stopped fetch"),
+                (word("Esc"), "back"),
+            ]
         }
         Some(Overlay::Chats(_)) => {
             vec![(word("Enter"), "open"), (word("type"), "filter"), (word("Del"), "delete"), (word("Esc"), "back")]

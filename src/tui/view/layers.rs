@@ -48,17 +48,20 @@ pub(super) fn map(app: &App, columns: u16, cursor: Option<usize>) -> Vec<Line<'s
     signs.chunks(columns).map(|row| Line::from(row.to_vec())).collect()
 }
 
-/// Layers in the order of the table.
-pub(super) fn sorted(app: &App, sort: SortBy) -> Vec<usize> {
-    let layers = &app.snapshot.layers;
+/// Layers in the order of the table: the dearest first, or as they lie.
+pub(crate) fn sorted(layers: &[LayerFigures], sort: SortBy) -> Vec<usize> {
     let mut order: Vec<usize> = (0..layers.len()).collect();
-    let cost = |i: &usize| match sort {
+    let cost = |l: &LayerFigures| match sort {
         SortBy::Layer => 0,
-        SortBy::Read => layers[*i].read_us,
-        SortBy::Wait => layers[*i].wait_us,
-        SortBy::Compute => layers[*i].compute_us,
+        SortBy::Kept => l.pinned_bytes,
+        SortBy::Read => l.read_us.into(),
+        SortBy::Wait => l.wait_us.into(),
+        SortBy::Compute => l.compute_us.into(),
+        SortBy::MeanRead => l.mean_read_us.into(),
+        SortBy::MeanWait => l.mean_wait_us.into(),
+        SortBy::MeanCompute => l.mean_compute_us.into(),
     };
-    order.sort_by_key(|i| (std::cmp::Reverse(cost(i)), *i));
+    order.sort_by_key(|&i| (std::cmp::Reverse(cost(&layers[i])), i));
     order
 }
 
@@ -72,7 +75,10 @@ pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect) {
     let mut lines = vec![titled("LAYERS", app.theme.title, vec![Span::raw(right)], area.width)];
     lines.extend(map(app, area.width, None));
     let rows = usize::from(area.height).saturating_sub(lines.len() + 1);
-    if !app.snapshot.layers.is_empty() && rows > 0 {
+    let measured = app.snapshot.layers.iter().any(|l| l.compute_us > 0);
+    if !measured && !app.snapshot.layers.is_empty() {
+        lines.push(Line::styled("times come with the first token", app.theme.dim));
+    } else if measured && rows > 0 {
         lines.push(Line::styled(format!("{:>4} {:>6} {:>6} {:>7}", "#", "read", "wait", "compute"), app.theme.dim));
         for i in window(app, rows) {
             let l = &app.snapshot.layers[i];

@@ -7,7 +7,9 @@ mod composer;
 mod header;
 mod help;
 mod hints;
-mod layers;
+pub(crate) mod hit;
+pub(crate) mod layer_page;
+pub(crate) mod layers;
 mod memory;
 mod pickers;
 mod speed;
@@ -24,7 +26,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Clear;
 
 use super::app::App;
-use super::overlay::Overlay;
+use super::overlay::{Overlay, Panel};
 use super::wrap::{text_width, truncate};
 
 /// Less than this is no place to chat in.
@@ -70,7 +72,7 @@ pub fn areas(app: &App) -> Areas {
     let hint_rows = u16::from(rows >= 14);
     let hints = (hint_rows > 0).then(|| at(rows - 1, 1));
     let header = at(0, 1);
-    let wide = columns >= WIDE_COLUMNS && rows >= WIDE_ROWS && app.panel_shown;
+    let wide = columns >= WIDE_COLUMNS && rows >= WIDE_ROWS && app.panels().next().is_some();
     if wide {
         let frame = at(1, rows.saturating_sub(1 + hint_rows + composer_rows));
         let panel_columns = (columns / 4).clamp(30, 46);
@@ -166,23 +168,43 @@ fn overlay_area(app: &App) -> Rect {
     Rect::new(0, 1, app.size.0, app.size.1.saturating_sub(1 + hint_rows))
 }
 
-/// The panels one below the other, each as high as it needs, the layers' table taking what is left.
-fn draw_panels(frame: &mut Frame, app: &App, area: Rect) {
-    let mut y = area.y;
-    let columns = area.width;
-    let memory_rows = memory::ROWS.min(area.height);
-    let speed_rows = speed::ROWS.min(area.height.saturating_sub(memory_rows + 1));
-    let layer_rows = area.height.saturating_sub(memory_rows + speed_rows + 2);
-    memory::draw(frame, app, inside(Rect::new(area.x, y, columns, memory_rows)));
-    y += memory_rows;
-    if layer_rows > 1 {
-        separator(frame, app, area, y);
-        layers::draw(frame, app, inside(Rect::new(area.x, y + 1, columns, layer_rows)));
-        y += layer_rows + 1;
+/// The panels one below the other, each as high as it needs, the layers taking what is left.
+fn panel_parts(app: &App, area: Rect) -> Vec<(Panel, Rect)> {
+    let mut shown: Vec<Panel> = app.panels().collect();
+    let fixed = |panel: &Panel| match panel {
+        Panel::Memory => memory::ROWS,
+        Panel::Speed => speed::ROWS,
+        Panel::Layers => 0,
+    };
+    let needed = |shown: &[Panel]| shown.iter().map(fixed).sum::<u16>() + shown.len().saturating_sub(1) as u16;
+    let left = area.height.saturating_sub(needed(&shown));
+    if left < 2 {
+        shown.retain(|p| *p != Panel::Layers);
     }
-    if speed_rows > 0 && y < area.bottom() {
-        separator(frame, app, area, y);
-        speed::draw(frame, app, inside(Rect::new(area.x, y + 1, columns, area.bottom() - y - 1)));
+    let mut y = area.y;
+    let last = shown.last().copied();
+    let parts = shown.into_iter().map(|panel| {
+        let wanted = if panel == Panel::Layers { left } else { fixed(&panel) };
+        let below = area.bottom().saturating_sub(y);
+        // The last one has the rest: nothing stands under it.
+        let height = if Some(panel) == last { below } else { wanted.min(below) };
+        let part = Rect::new(area.x, y, area.width, height);
+        y = (y + height + 1).min(area.bottom());
+        (panel, part)
+    });
+    parts.filter(|(_, part)| part.height > 0).collect()
+}
+
+fn draw_panels(frame: &mut Frame, app: &App, area: Rect) {
+    for (panel, part) in panel_parts(app, area) {
+        if part.y > area.y {
+            separator(frame, app, area, part.y - 1);
+        }
+        match panel {
+            Panel::Memory => memory::draw(frame, app, inside(part)),
+            Panel::Layers => layers::draw(frame, app, inside(part)),
+            Panel::Speed => speed::draw(frame, app, inside(part)),
+        }
     }
 }
 

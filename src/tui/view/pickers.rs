@@ -11,6 +11,7 @@ use crate::tui::app::App;
 use crate::tui::figures::rate;
 use crate::tui::options::CatalogEntry;
 use crate::tui::overlay::Picker;
+use crate::tui::picker;
 use crate::tui::wrap::{Break, Run, text_width, truncate, wrap};
 
 /// Draws title, filter and rows; returns the area under them.
@@ -24,7 +25,7 @@ fn list(frame: &mut Frame, app: &App, area: Rect, title: &str, picker: &Picker, 
     let x = body.x + (text_width(title) + 2 + text_width(&picker.filter)) as u16;
     frame.set_cursor_position((x.min(body.right()), body.y));
     let height = usize::from(height);
-    let first = (picker.selected + 1).saturating_sub(height);
+    let first = first_row(picker, height as u16);
     if picker.matches.is_empty() {
         put(frame, body.x, body.y + 1, Line::styled("nothing here", app.theme.dim), body.width);
     }
@@ -42,31 +43,43 @@ fn list(frame: &mut Frame, app: &App, area: Rect, title: &str, picker: &Picker, 
     Rect { y: body.y + used, height: body.height.saturating_sub(used), ..body }
 }
 
+/// The first match shown in a list of so many rows.
+pub(super) fn first_row(picker: &Picker, height: u16) -> usize {
+    (picker.selected + 1).saturating_sub(usize::from(height))
+}
+
+/// Rows that the list of models has.
+pub(super) fn model_rows(app: &App, area: Rect) -> u16 {
+    (app.catalog.len() as u16).clamp(1, area.height.saturating_sub(6).max(1))
+}
+
+/// Rows that the list of chats has; its preview has the rest.
+pub(super) fn chat_rows(app: &App, area: Rect) -> u16 {
+    (app.chats.len() as u16).clamp(1, (area.height / 2).max(1))
+}
+
 pub(super) fn draw_models(frame: &mut Frame, app: &App, area: Rect, picker: &Picker) {
     let name_columns = app.catalog.iter().map(|e| text_width(&e.name)).max().unwrap_or(0).min(44);
     let rows: Vec<String> = app
         .catalog
         .iter()
         .map(|e| {
-            let state = if app.pulling().is_some_and(|p| p.name == e.name) {
-                "being fetched"
-            } else if e.installed.is_some() {
-                "installed"
-            } else {
-                "to fetch"
-            };
             let name = truncate(&e.name, name_columns, app.glyphs.ellipsis);
+            let fits = match picker::fits(app, e) {
+                Some(true) => "fits",
+                Some(false) => "streams",
+                None => "",
+            };
             format!(
-                "{name:name_columns$}  {:7} {:>10}  {:13} {}",
+                "{name:name_columns$}  {:7} {:>10}  {fits:8} {:15} {}",
                 e.quantization,
                 format_size(e.bytes),
-                state,
+                state(app, e),
                 e.licence
             )
         })
         .collect();
-    let height = (rows.len() as u16).clamp(1, area.height.saturating_sub(6).max(1));
-    let below = list(frame, app, area, "Models", picker, &rows, height);
+    let below = list(frame, app, area, "Models", picker, &rows, model_rows(app, area));
     if let Some(entry) = picker.chosen().and_then(|i| app.catalog.get(i)) {
         let runs = details(app, entry);
         put_lines(
@@ -77,21 +90,47 @@ pub(super) fn draw_models(frame: &mut Frame, app: &App, area: Rect, picker: &Pic
     }
 }
 
+/// What is here of a model.
+fn state(app: &App, entry: &CatalogEntry) -> String {
+    let share = |done: u64| (done * 100).checked_div(entry.bytes).unwrap_or(0).min(100);
+    match app.pulling().filter(|p| p.name == entry.name) {
+        Some(pull) => format!("{} {}%", pull.progress.what, share(pull.progress.done_bytes)),
+        None if app.info().is_some_and(|i| Some(&i.path) == entry.installed.as_ref()) => "in use".to_owned(),
+        None if entry.installed.is_some() => "installed".to_owned(),
+        None if entry.part_bytes > 0 => format!("stopped at {}%", share(entry.part_bytes)),
+        None => "to fetch".to_owned(),
+    }
+}
+
 fn details(app: &App, entry: &CatalogEntry) -> Vec<Run> {
     let t = &app.theme;
     let mut runs = vec![Run::new(format!("{}\n", entry.title), t.title)];
     let Some(path) = &entry.installed else {
-        runs.push(Run::new(
-            format!("Enter fetches {}; Ctrl-C stops, Enter later goes on from there.", format_size(entry.bytes)),
-            t.dim,
-        ));
+        let here = match picker::fits(app, entry) {
+            Some(true) => "It fits into memory here",
+            Some(false) => "It is larger than the memory that is left here, and streams",
+            None => "",
+        };
+        let speed = picker::rough_tok_s(app, entry).map_or_else(String::new, |r| {
+            format!("{}about {} tok/s, judging by the model in use", if here.is_empty() { "" } else { ", " }, rate(r))
+        });
+        if !here.is_empty() || !speed.is_empty() {
+            runs.push(Run::new(format!("{here}{speed}.\n"), t.text));
+        }
+        let words = if app.pulling().is_some_and(|p| p.name == entry.name) {
+            "Ctrl-C stops the fetch and keeps what has come.".to_owned()
+        } else if entry.part_bytes > 0 {
+            format!("Enter goes on from {}; Del removes what has come.", format_size(entry.part_bytes))
+        } else {
+            format!("Enter fetches {}; Ctrl-C stops, Enter later goes on from there.", format_size(entry.bytes))
+        };
+        runs.push(Run::new(words, t.dim));
         return runs;
     };
-    runs.push(Run::new(format!("{}\n", path.display()), t.dim));
+    runs.push(Run::new(format!("{}\n", crate::tui::shown_path(path)), t.dim));
     match app.forecasts.iter().find(|f| f.0 == *path).and_then(|f| f.1) {
         Some(f) => {
-            let fits = app.snapshot.memory.available_bytes + app.snapshot.memory.rss_bytes >= f.full_bytes;
-            let how = if fits { "fits into memory here" } else { "streams here" };
+            let how = if picker::fits(app, entry) == Some(true) { "fits into memory here" } else { "streams here" };
             let speed = if f.tok_s > 0.0 { format!(", about {} tok/s", rate(f.tok_s)) } else { String::new() };
             runs.push(Run::new(
                 format!(
@@ -116,8 +155,7 @@ pub(super) fn draw_chats(frame: &mut Frame, app: &App, area: Rect, picker: &Pick
             format!("{}  {:>3} messages  {}{branch}", c.id, c.messages, c.title)
         })
         .collect();
-    let height = (rows.len() as u16).clamp(1, (area.height / 2).max(1));
-    let below = list(frame, app, area, "Chats", picker, &rows, height);
+    let below = list(frame, app, area, "Chats", picker, &rows, chat_rows(app, area));
     if let Some(chat) = picker.chosen().and_then(|i| app.chats.get(i)) {
         let runs = [Run::new(chat.preview.clone(), app.theme.dim)];
         let lines = wrap(&runs, usize::from(below.width), &[], &[], Break::Words);

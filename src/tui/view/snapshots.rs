@@ -5,9 +5,10 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::{Color, Modifier};
 
-use crate::engine::protocol::{Event, FinishReason, Phase};
+use crate::engine::protocol::{Event, Failure, FailureKind, FinishReason, LedgerLine, Phase, Shortfall};
+use crate::session::Summary;
 use crate::tui::app::App;
-use crate::tui::glyphs::{ASCII, UNICODE};
+use crate::tui::glyphs::{ASCII, Glyphs, UNICODE};
 use crate::tui::message::{Msg, Reply};
 use crate::tui::options::PullProgress;
 use crate::tui::samples::{self, answer, engine, enter, press, type_in};
@@ -89,57 +90,125 @@ fn chat(app: &mut App) {
     update(app, Msg::Figures(figures.into()));
 }
 
-fn at_all_sizes(name: &str, mut app: App) {
+/// The view at the four sizes; then the same in ASCII, and its colours in the default theme and without any.
+fn at_all_sizes(name: &str, app: &mut App) {
     for size in SIZES {
-        let terminal = drawn(&mut app, size);
-        insta::assert_snapshot!(format!("{name}_{}x{}", size.0, size.1), text(&terminal));
+        insta::assert_snapshot!(format!("{name}_{}x{}", size.0, size.1), text(&drawn(app, size)));
     }
+    let all = |app: &mut App, shown: fn(&Terminal<TestBackend>) -> String| {
+        SIZES.map(|size| format!("{}x{}\n{}", size.0, size.1, shown(&drawn(app, size)))).join("\n")
+    };
+    insta::assert_snapshot!(format!("{name}_colours"), all(app, runs));
+    look(app, Theme::mono(), ASCII);
+    insta::assert_snapshot!(format!("{name}_mono"), all(app, runs));
+    let ascii = all(app, text);
+    let odd: String = ascii.chars().filter(|c| !c.is_ascii() && !"日本語のテキスト".contains(*c)).collect();
+    assert_eq!(odd, "", "{name} in ASCII");
+    insta::assert_snapshot!(format!("{name}_ascii"), ascii);
+    look(app, Theme::named("default").unwrap(), UNICODE);
+}
+
+fn look(app: &mut App, theme: Theme, glyphs: Glyphs) {
+    app.theme = theme.into();
+    app.glyphs = glyphs;
+    app.transcript.set_look(app.theme.clone(), glyphs);
+}
+
+/// The colours of each line as letters and how many columns each has.
+fn runs(terminal: &Terminal<TestBackend>) -> String {
+    let line = |line: &str| {
+        let mut runs: Vec<(char, usize)> = Vec::new();
+        for c in line.chars() {
+            match runs.last_mut() {
+                Some((last, count)) if *last == c => *count += 1,
+                _ => runs.push((c, 1)),
+            }
+        }
+        runs.iter().map(|(c, count)| format!("{c}{count}")).collect::<Vec<_>>().join(" ")
+    };
+    styles(terminal).lines().map(line).collect::<Vec<_>>().join("\n") + "\n"
 }
 
 #[test]
 fn the_chat_in_mid_answer() {
     let mut app = samples::app();
     chat(&mut app);
-    at_all_sizes("chat", app);
+    at_all_sizes("chat", &mut app);
 }
 
 #[test]
-fn the_chat_in_ascii_has_no_other_character_but_those_of_the_messages() {
-    let mut app = samples::looking(Theme::mono(), ASCII);
-    chat(&mut app);
-    for size in SIZES {
-        let shown = text(&drawn(&mut app, size));
-        let odd: String = shown.chars().filter(|c| !c.is_ascii() && !"日本語のテキスト".contains(*c)).collect();
-        assert_eq!(odd, "");
-    }
-    at_all_sizes("chat_ascii", app);
-}
-
-#[test]
-fn the_colours_of_the_chat() {
-    let mut app = samples::app();
-    chat(&mut app);
-    insta::assert_snapshot!("chat_colours", styles(&drawn(&mut app, (120, 40))));
+fn without_colour_no_cell_has_one() {
     let mut mono = samples::looking(Theme::mono(), UNICODE);
     chat(&mut mono);
     let terminal = drawn(&mut mono, (120, 40));
     assert!(terminal.backend().buffer().content().iter().all(|c| c.fg == Color::Reset && c.bg == Color::Reset));
-    insta::assert_snapshot!("chat_mono", styles(&terminal));
+}
+
+#[test]
+fn thoughts_places_found_notes_and_a_refused_budget() {
+    let mut app = samples::app();
+    samples::ready(&mut app);
+    enter(&mut app, "Why is the sea salt?");
+    answer(
+        &mut app,
+        "<think>rivers carry salt\n\nthe sun takes water</think>Rivers carry **salt** into it.",
+        FinishReason::Stop,
+    );
+    let shortfall = Shortfall {
+        asked_bytes: 1 << 20,
+        least_bytes: 42 << 20,
+        lines: vec![LedgerLine { what: "ring", bytes: 8 << 20 }, LedgerLine { what: "program", bytes: 34 << 20 }],
+    };
+    let failure = Failure {
+        kind: FailureKind::Budget,
+        message: "the budget of 1.0 MiB is under the least that runs".into(),
+        shortfall: Some(shortfall),
+    };
+    engine(&mut app, Event::Failed(failure));
+    at_all_sizes("notes", &mut app);
+    press(&mut app, "alt-t");
+    enter(&mut app, "/find salt");
+    at_all_sizes("found", &mut app);
+}
+
+#[test]
+fn saved_chats_and_a_screen_without_its_panels() {
+    let mut app = samples::app();
+    chat(&mut app);
+    enter(&mut app, "/panel layers");
+    for size in SIZES {
+        insta::assert_snapshot!(format!("without_layers_{}x{}", size.0, size.1), text(&drawn(&mut app, size)));
+    }
+    enter(&mut app, "/panel");
+    at_all_sizes("without_panels", &mut app);
+    enter(&mut app, "/sessions");
+    let summary = |id: &str, title: &str, branch: Option<&str>| Summary {
+        id: id.into(),
+        title: title.into(),
+        messages: 4,
+        changed: 0,
+        branch_of: branch.map(str::to_owned),
+        preview: "The last words of this chat, which go on for a while so that they are wrapped.".into(),
+    };
+    let chats = vec![
+        summary("20260102-090000", "Whales (branch)", Some("20260101-080000")),
+        summary("20260101-080000", "Whales", None),
+    ];
+    update(&mut app, Msg::Reply(Reply::Chats(chats)));
+    at_all_sizes("chats", &mut app);
 }
 
 #[test]
 fn the_first_screen_with_its_offer_and_the_fetch() {
     let mut app = samples::app();
-    update(&mut app, Msg::Reply(Reply::Catalog(samples::catalog())));
-    for size in SIZES {
-        insta::assert_snapshot!(format!("offer_{}x{}", size.0, size.1), text(&drawn(&mut app, size)));
-    }
+    update(&mut app, Msg::Reply(samples::shelf()));
+    at_all_sizes("offer", &mut app);
     press(&mut app, "enter");
     let progress = PullProgress { what: "fetching", done_bytes: 40 << 20, total_bytes: 94 << 20 };
     update(&mut app, Msg::Reply(Reply::Pulling(progress)));
     app.pull.as_mut().unwrap().resumed_bytes = Some(0);
     app.now = app.pull.as_ref().unwrap().since + std::time::Duration::from_secs(10);
-    at_all_sizes("fetch", app);
+    at_all_sizes("fetch", &mut app);
 }
 
 #[test]
@@ -152,7 +221,7 @@ fn reading_the_prompt() {
     figures.phase = Phase::Prefill { done_tokens: 96, total_tokens: 122, layer: 17, left_s: 4.2 };
     update(&mut app, Msg::Figures(figures.into()));
     assert!(text(&drawn(&mut app, (80, 24))).contains("reading prompt 96/122 · layer 17/30 · 4 s left"));
-    at_all_sizes("prefill", app);
+    at_all_sizes("prefill", &mut app);
 }
 
 #[test]
@@ -161,20 +230,16 @@ fn help_pickers_and_the_budget_editor() {
     samples::ready(&mut app);
     app.has_catalog = true;
     press(&mut app, "f1");
-    for size in SIZES {
-        insta::assert_snapshot!(format!("help_{}x{}", size.0, size.1), text(&drawn(&mut app, size)));
-    }
+    at_all_sizes("help", &mut app);
     press(&mut app, "esc");
     enter(&mut app, "/budget");
     type_in(&mut app, "60%");
-    for size in SIZES {
-        insta::assert_snapshot!(format!("budget_{}x{}", size.0, size.1), text(&drawn(&mut app, size)));
-    }
+    at_all_sizes("budget", &mut app);
     press(&mut app, "esc");
     enter(&mut app, "/model");
-    update(&mut app, Msg::Reply(Reply::Catalog(samples::catalog())));
+    update(&mut app, Msg::Reply(samples::shelf()));
     press(&mut app, "down");
-    at_all_sizes("models", app);
+    at_all_sizes("models", &mut app);
 }
 
 #[test]
@@ -185,9 +250,7 @@ fn the_panels_zoomed() {
         enter(&mut app, &format!("/{panel}"));
         press(&mut app, "right");
         press(&mut app, "right");
-        for size in SIZES {
-            insta::assert_snapshot!(format!("zoom_{panel}_{}x{}", size.0, size.1), text(&drawn(&mut app, size)));
-        }
+        at_all_sizes(&format!("zoom_{panel}"), &mut app);
         press(&mut app, "esc");
     }
 }
@@ -197,13 +260,11 @@ fn offers_above_the_composer_and_a_long_message() {
     let mut app = samples::app();
     chat(&mut app);
     type_in(&mut app, "/");
-    for size in SIZES {
-        insta::assert_snapshot!(format!("popup_{}x{}", size.0, size.1), text(&drawn(&mut app, size)));
-    }
+    at_all_sizes("popup", &mut app);
     app.composer.set("");
     app.popup = None;
     app.composer.insert(&"words that wrap ".repeat(40));
-    at_all_sizes("composer", app);
+    at_all_sizes("composer", &mut app);
 }
 
 #[test]

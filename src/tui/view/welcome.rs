@@ -10,7 +10,7 @@ use crate::size::format_size;
 use crate::tui::app::{App, Model};
 use crate::tui::forecast::outlook;
 use crate::tui::keymap::Action;
-use crate::tui::wrap::{Break, Run, wrap};
+use crate::tui::wrap::{Break, Run, text_width, wrap};
 
 pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect) {
     let mut lines = Vec::new();
@@ -19,7 +19,7 @@ pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect) {
     }
     lines.extend(opening(app, area));
     lines.push(Line::default());
-    lines.extend(lessons(app));
+    lines.extend(lessons(app, area));
     put_lines(frame, area, lines);
 }
 
@@ -39,7 +39,7 @@ fn opening(app: &App, area: Rect) -> Vec<Line<'static>> {
             runs.push(Run::new(format!(" is ready: {weights} of weights{kept}. The budget is {budget}."), t.text));
         }
         (Model::Loading { path, .. }, _) => {
-            runs.push(Run::new(format!("Loading {}", path.display()), t.text));
+            runs.push(Run::new(format!("Loading {}", crate::tui::shown_path(path)), t.text));
         }
         (Model::None, _) if app.pull.as_ref().is_some_and(|p| p.failed.is_none()) => {
             return fetch_lines(app, area);
@@ -78,7 +78,7 @@ fn fetch_lines(app: &App, area: Rect) -> Vec<Line<'static>> {
     ]
 }
 
-fn lessons(app: &App) -> Vec<Line<'static>> {
+fn lessons(app: &App, area: Rect) -> Vec<Line<'static>> {
     let key = |action| app.keymap.key(action);
     let budget = format!("{} {}", key(Action::BudgetLess), key(Action::BudgetMore));
     let rows = [
@@ -88,9 +88,12 @@ fn lessons(app: &App) -> Vec<Line<'static>> {
         (key(Action::Zoom), "figures: memory, layers, speed"),
         ("/".to_owned(), "commands: /model /budget /system /copy /sessions /help"),
     ];
+    let columns = rows.iter().map(|(keys, _)| text_width(keys)).max().unwrap_or(0) + 2;
     rows.into_iter()
-        .map(|(keys, what)| {
-            Line::from(vec![Span::styled(format!("{keys:<13}"), app.theme.key), Span::styled(what, app.theme.dim)])
+        .flat_map(|(keys, what)| {
+            let first = [Run::new(format!("{keys:<columns$}"), app.theme.key)];
+            let rest = [Run::new(" ".repeat(columns), app.theme.dim)];
+            wrap(&[Run::new(what, app.theme.dim)], usize::from(area.width), &first, &rest, Break::Words)
         })
         .collect()
 }
