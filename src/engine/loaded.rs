@@ -243,7 +243,12 @@ fn describe(
         has_chat_template: !template.is_fallback(),
         can_think: template.can_think(),
         load_s: 0.0,
-        warnings: tokenizer.warnings().iter().chain(template.warnings()).cloned().collect(),
+        warnings: tokenizer
+            .warnings()
+            .iter()
+            .chain(template.warnings())
+            .map(|warning| sanitize(warning).into_owned())
+            .collect(),
         layer_tensors: layer_tensors(gguf, hp.layers).into(),
     }
 }

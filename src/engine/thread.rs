@@ -157,9 +157,20 @@ impl Engine {
     }
 
     fn send(&self, event: Event) {
+        let event = match event {
+            Event::Failed(failure) => Event::Failed(safe(failure)),
+            Event::Broken { id, failure } => Event::Broken { id, failure: safe(failure) },
+            other => other,
+        };
         // A front end that is gone needs no events.
         let _ = self.end.events.send(event);
     }
+}
+
+/// The failure with its words fit for a terminal: they may quote the file, its template above all.
+fn safe(mut failure: Failure) -> Failure {
+    failure.message = sanitize(&failure.message).into_owned();
+    failure
 }
 
 /// A panic in words.

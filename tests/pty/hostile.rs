@@ -104,7 +104,7 @@ fn the_screen_shows_a_hostile_model_without_obeying_it() {
     let terminal = Terminal::run(120, 40, command, home);
     terminal.wait_for("ready: ");
     terminal.line("fail");
-    terminal.wait_for("no");
+    terminal.wait_for("refuses this conversation");
     terminal.line("/clear");
     terminal.line("hello");
     terminal.wait_answers(1);

@@ -148,7 +148,6 @@ pub(super) fn new_chat(app: &mut App) -> Effects {
     app.transcript.clear();
     app.title = None;
     app.dropped = 0;
-    app.queued = None;
     vec![Effect::Job(Job::NewChat), Effect::Send(Command::Reset)]
 }
 

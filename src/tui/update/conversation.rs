@@ -102,11 +102,9 @@ pub(super) fn stop(app: &mut App) -> Effects {
             answer.stopping = true;
             // What was to be sent next goes back to be looked at again.
             if let Some(queued) = app.queued.take() {
-                if app.composer.is_empty() {
-                    app.composer.set(&queued);
-                } else {
-                    app.queued = Some(queued);
-                }
+                let draft = app.composer.expanded();
+                let between = if draft.is_empty() { "" } else { "\n\n" };
+                app.composer.set(&format!("{queued}{between}{draft}"));
             }
             vec![Effect::Cancel]
         }
@@ -169,9 +167,14 @@ pub(super) fn finished(app: &mut App, reason: Option<FinishReason>, stats: Optio
             ),
         );
     }
-    if let Some(then) = app.then.take() {
+    let then = app.then.take();
+    let opens = matches!(then, Some(Then::Open(_)));
+    if let Some(then) = then {
         effects.extend(perform(app, then));
-    } else if let Some(queued) = app.queued.take() {
+    }
+    // What was sent after `then` was asked for belongs to what it leads to; a chat that is opened takes it up when it
+    // is there, as a model does.
+    if !opens && let Some(queued) = app.queued.take() {
         effects.extend(submit(app, &queued));
     }
     effects

@@ -83,7 +83,7 @@ fn listing(app: &mut App, text: impl Into<String>) {
 
 /// Notes go before an answer under way, which stays the last entry.
 fn note(app: &mut App, kind: NoteKind, text: impl Into<String>) {
-    let entry = Entry::note(kind, text);
+    let entry = Entry::note(kind, crate::tui::clean(&text.into()));
     if app.transcript.entries().last().is_some_and(|e| e.live) {
         app.transcript.insert_before_last(entry);
     } else {

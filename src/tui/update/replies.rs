@@ -15,7 +15,12 @@ pub const CLIPBOARD_LIMIT: usize = 74_994;
 
 pub(super) fn reply(app: &mut App, reply: Reply) -> Effects {
     match reply {
-        Reply::Opened(chat) => opened(app, *chat),
+        Reply::Opened(chat) => {
+            opened(app, *chat);
+            if let Some(queued) = app.queued.take() {
+                return conversation::submit(app, &queued);
+            }
+        }
         Reply::Chats(chats) => {
             app.chats = chats;
             let names = picker::chat_names(app);
@@ -128,7 +133,6 @@ fn opened(app: &mut App, chat: OpenChat) {
     app.overlay = None;
     app.transcript.clear();
     app.dropped = 0;
-    app.queued = None;
     app.title = Some(chat.summary.title);
     if let Some(sampling) = chat.sampling {
         app.settings.sampling = sampling;

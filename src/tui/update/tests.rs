@@ -407,3 +407,36 @@ fn a_search_goes_through_the_chat_and_ends_with_another_key() {
     type_in(&mut app, "xn");
     assert_eq!(app.composer.text(), "xn");
 }
+
+#[test]
+fn what_is_sent_after_a_new_chat_was_asked_for_is_sent_in_it() {
+    let mut app = ready();
+    enter(&mut app, "one");
+    enter(&mut app, "/clear");
+    assert!(enter(&mut app, "two").is_empty());
+    let id = app.answer.as_ref().unwrap().id;
+    let stats = Box::default();
+    let effects = engine(&mut app, Event::Finished { id, reason: FinishReason::Cancelled, stats });
+    assert!(effects.contains(&Effect::Job(Job::NewChat)));
+    assert_eq!(turns(request(&effects).unwrap()), [(Role::User, "two")]);
+}
+
+#[test]
+fn text_after_dropped_messages_is_shown_in_its_answer() {
+    let mut app = ready();
+    for n in 0..3 {
+        enter(&mut app, &format!("question {n}"));
+        answer(&mut app, "so it is", FinishReason::Stop);
+    }
+    enter(&mut app, "one more");
+    let id = app.answer.as_ref().unwrap().id;
+    let full = Failure { kind: FailureKind::ContextFull, message: "full".into(), shortfall: None };
+    let effects = engine(&mut app, Event::Broken { id, failure: full.clone() });
+    assert!(request(&effects).is_some());
+    let id = app.answer.as_ref().unwrap().id;
+    engine(&mut app, Event::Broken { id, failure: full });
+    answer(&mut app, "here it is", FinishReason::Stop);
+    let texts: Vec<&str> = app.transcript.entries().iter().map(|e| e.text()).collect();
+    assert_eq!(texts.last(), Some(&"here it is"));
+    assert_eq!(texts.iter().filter(|t| t.contains("no longer sent")).count(), 1, "{texts:?}");
+}
