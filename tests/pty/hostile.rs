@@ -10,8 +10,9 @@ use crate::terminal::{Terminal, sipllm};
 /// What a terminal must never get: a title, a clipboard, an alternate screen, a query, in both spellings of ESC.
 const ATTACK: &str = "\x1b]0;owned\x07\x1b]52;c;b3duZWQ=\x07\x1b[?1049l\x1b[6n\u{9b}31m\u{202e}\u{2066}\0\x08\r";
 
-/// The golden model with an attack in every text: names, template, vocabulary.
-fn hostile_model(folder: &std::path::Path) -> PathBuf {
+/// The golden model with an attack in every text: names, template, vocabulary; perhaps in a tensor's name too, for
+/// which it is refused.
+fn hostile_model(folder: &std::path::Path, tensor: bool) -> PathBuf {
     let golden = Gguf::open(&crate::terminal::model()).unwrap();
     let mut writer = Writer::new();
     let line = "x".repeat(100_000);
@@ -64,8 +65,10 @@ fn hostile_model(folder: &std::path::Path) -> PathBuf {
     for tensor in golden.tensors() {
         writer.tensor(tensor.name.clone(), &tensor.shape, tensor.ty).unwrap();
     }
-    writer.tensor(format!("blk.1.{ATTACK}"), &[64], TensorType::F32).unwrap();
-    let path = folder.join("hostile.gguf");
+    if tensor {
+        writer.tensor(format!("blk.1.{ATTACK}"), &[64], TensorType::F32).unwrap();
+    }
+    let path = folder.join(if tensor { "refused.gguf" } else { "hostile.gguf" });
     let file = std::fs::File::create(&path).unwrap();
     writer
         .write(file, |tensor, out| {
@@ -96,7 +99,8 @@ fn is_plain(bytes: &[u8], how: &str) {
 #[test]
 fn the_screen_shows_a_hostile_model_without_obeying_it() {
     let home = tempfile::tempdir().unwrap();
-    let path = hostile_model(home.path());
+    let path = hostile_model(home.path(), false);
+    let refused = hostile_model(home.path(), true);
     let mut command = sipllm(&home, &[("SIPLLM_MAX_TOKENS", "60")]);
     command.arg("chat");
     command.arg(&path);
@@ -115,6 +119,10 @@ fn the_screen_shows_a_hostile_model_without_obeying_it() {
         terminal.escape();
     }
     terminal.line("/stats");
+    terminal.line(&format!("/model {}", refused.display()));
+    terminal.wait_for("! ");
+    terminal.line(&format!("/model {}", path.display()));
+    terminal.wait_for("answers from here on");
     let out = terminal.home.path().join("chat");
     for ending in ["md", "json", "txt"] {
         terminal.line(&format!("/export {}.{ending}", out.display()));
@@ -135,8 +143,10 @@ fn the_screen_shows_a_hostile_model_without_obeying_it() {
 #[test]
 fn no_command_writes_what_a_hostile_model_says_as_it_is() {
     let home = tempfile::tempdir().unwrap();
-    let path = hostile_model(home.path());
+    let path = hostile_model(home.path(), false);
     let path = path.to_str().unwrap();
+    let refused = hostile_model(home.path(), true);
+    let refused = refused.to_str().unwrap();
     for arguments in [
         &["run", path, "hello", "-n", "40"][..],
         &["run", path, "fail"],
@@ -148,6 +158,9 @@ fn no_command_writes_what_a_hostile_model_says_as_it_is() {
         &["bench", path, "-p", "4", "-n", "2", "-r", "1"],
         &["logits", path, "--ids", "1,2,3", "--greedy", "3"],
         &["chat", "--plain", path],
+        &["run", refused, "hello"],
+        &["inspect", refused],
+        &["doctor", refused],
     ] {
         let folder = tempfile::tempdir().unwrap();
         let mut command = sipllm(&folder, &[]);
