@@ -3,111 +3,22 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "support/engine.rs"]
+mod support;
+
 use std::path::{Path, PathBuf};
 
 use sipllm::engine::protocol::{
-    Budget, Command, Event, Failure, FailureKind, FinishReason, GenerationStats, KernelKind, KvType, LoadRequest,
-    Message, ModelInfo, Prompt, Request, Residency, Role, Sampling, SourceKind,
+    Budget, Command, Event, FailureKind, FinishReason, LoadRequest, Message, Prompt, Request, Role, Sampling,
 };
-use sipllm::engine::{EngineHandle, EventReceiver};
+use support::{End, Engine, finished, load, request};
 
 fn model(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/data/models/{name}.gguf"))
 }
 
-fn load(path: PathBuf) -> LoadRequest {
-    LoadRequest {
-        path,
-        budget: Budget::Bytes(1 << 30),
-        threads: Some(2),
-        context: Some(128),
-        kernel: KernelKind::Int8,
-        residency: Residency::Quantized,
-        source: SourceKind::Buffered,
-        kv: KvType::F16,
-        prefill_batch: None,
-        disk_limit: None,
-        least_context: 128,
-    }
-}
-
-fn request(prompt: Prompt, max_tokens: u32) -> Request {
-    Request {
-        id: 1,
-        prompt,
-        sampling: Sampling { temperature: 0.0, ..Sampling::default() },
-        max_tokens: Some(max_tokens),
-        stop: Vec::new(),
-        stop_at_end: false,
-        thinking: None,
-    }
-}
-
 fn tokens(n: u32) -> Prompt {
     Prompt::Tokens((0..n).map(|i| (i * 37 + 5) % 256).collect())
-}
-
-struct Engine {
-    handle: EngineHandle,
-    events: EventReceiver,
-}
-
-/// How an answer ended, and its text.
-#[derive(Debug)]
-enum End {
-    Finished(String, FinishReason, Box<GenerationStats>),
-    Broken(Failure),
-}
-
-impl Engine {
-    fn new() -> Self {
-        let (handle, events) = EngineHandle::spawn().unwrap();
-        Self { handle, events }
-    }
-
-    fn loaded(request: LoadRequest) -> (Self, ModelInfo) {
-        let mut engine = Self::new();
-        let info = engine.load(request).unwrap_or_else(|failure| panic!("{failure:?}"));
-        (engine, info)
-    }
-
-    fn load(&mut self, request: LoadRequest) -> Result<ModelInfo, Failure> {
-        self.handle.send(Command::Load(Box::new(request)));
-        loop {
-            match self.events.blocking_recv().expect("the engine lives") {
-                Event::Loaded(info) => return Ok(*info),
-                Event::Failed(failure) => return Err(failure),
-                _ => {}
-            }
-        }
-    }
-
-    fn answer(&mut self, request: Request) -> End {
-        self.answer_while(request, |_, _| ())
-    }
-
-    /// Makes an answer, calling `at_event` with the handle at each event of it.
-    fn answer_while(&mut self, request: Request, mut at_event: impl FnMut(&EngineHandle, &Event)) -> End {
-        self.handle.send(Command::Generate(Box::new(request)));
-        let mut text = String::new();
-        loop {
-            let event = self.events.blocking_recv().expect("the engine lives");
-            at_event(&self.handle, &event);
-            match event {
-                Event::Text { text: piece, .. } => text += &piece,
-                Event::Finished { reason, stats, .. } => return End::Finished(text, reason, stats),
-                Event::Broken { failure, .. } => return End::Broken(failure),
-                _ => {}
-            }
-        }
-    }
-}
-
-fn finished(end: End) -> (String, FinishReason, Box<GenerationStats>) {
-    match end {
-        End::Finished(text, reason, stats) => (text, reason, stats),
-        End::Broken(failure) => panic!("{failure:?}"),
-    }
 }
 
 #[test]
