@@ -86,11 +86,16 @@ pub(super) struct State {
     /// Layer under the kernels.
     pub(super) computing: Option<u16>,
     slot_bytes: u64,
+    /// Slots are maps of the file.
+    mapped: bool,
     pub(super) stop: bool,
 }
 
+/// Maps of the file that are being taken down, out of the lock, while the next ones are made.
+const MAPS_IN_PASSING: u32 = 2;
+
 impl State {
-    pub(super) fn new(table: &ExtentTable) -> Self {
+    pub(super) fn new(table: &ExtentTable, mapped: bool) -> Self {
         let entry = || Entry { place: Place::Disk, leases: 0, read_us: 0, slot: None, routed_in: 0 };
         let mut layers = vec![LayerSums::default(); table.layers()];
         for extent in table.extents() {
@@ -121,6 +126,7 @@ impl State {
             layers,
             computing: None,
             slot_bytes: 0,
+            mapped,
             stop: false,
         }
     }
@@ -142,9 +148,13 @@ impl State {
         self.routed.clear();
         self.computing = None;
         // Experts that were read for a pass that did not come to use them.
-        for id in self.transit.clone() {
+        let mut at = 0;
+        while let Some(&id) = self.transit.get(at) {
             if table.extent(id).expert.is_some() && self.is_idle_ready(id) {
+                // It leaves the list, and the next one takes its place.
                 self.recycle(table, id);
+            } else {
+                at += 1;
             }
         }
         self.counters.passes += 1;
@@ -384,7 +394,9 @@ impl State {
 
     /// Slots that extents on their way may take; one, whatever the placement says, for what the engine waits for.
     fn ring_slots(&self) -> usize {
-        self.placement.ring_slots.max(u32::from(self.demanded.is_some())) as usize
+        let given = self.placement.ring_slots;
+        let slots = if self.mapped { given.saturating_sub(MAPS_IN_PASSING).max(given.min(2)) } else { given };
+        slots.max(u32::from(self.demanded.is_some())) as usize
     }
 
     // --- what readers do ---
