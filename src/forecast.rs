@@ -57,11 +57,14 @@ impl Measured {
             disk_time: DISK_TIME,
             memory_bytes: MEMORY_BYTES,
         };
-        let device = calibrate::device_speeds(&calibration, cache).map_err(|error| unreadable(error.to_string()))?;
+        let device =
+            calibrate::device_speeds_now(&calibration, cache).map_err(|error| unreadable(error.to_string()))?;
         let disk_bytes_s = disk_limit.map_or(device.disk_bytes_s, |limit| device.disk_bytes_s.min(limit as f64));
-        let device = DeviceSpeeds { disk_bytes_s, ..device };
         let prefill_bytes_s = trial(&mut loaded, TRIAL_POSITIONS)?;
         let decode_bytes_s = trial(&mut loaded, 1)?;
+        // What the kernels get through has come out of memory: a busy moment may have hidden it.
+        let memory_bytes_s = device.memory_bytes_s.max(decode_bytes_s);
+        let device = DeviceSpeeds { disk_bytes_s, memory_bytes_s };
         loaded.reset();
         Ok(Self { loaded, speeds: Speeds { device, decode_bytes_s, prefill_bytes_s } })
     }
@@ -78,13 +81,14 @@ impl Measured {
         let Loaded { model, ledger, .. } = &mut self.loaded;
         let asked = ledger.asked();
         ledger.ask(budget);
-        let plan = ledger.plan(model.store().table(), 0, PROMPT_TOKENS);
-        ledger.ask(asked);
-        let plan = plan?;
-        let experts_used = model.hyperparameters().experts.map_or(0, |experts| experts.used as u16);
         let table = model.store().table();
-        let forecast =
-            calibrate::forecast(table, &plan.placement, &self.speeds, experts_used, PROMPT_TOKENS, plan.batch);
+        // What waits for a prompt's first token, and what is there while the answer is made.
+        let reading = ledger.plan(table, PROMPT_TOKENS, PROMPT_TOKENS);
+        let answering = ledger.plan(table, PROMPT_TOKENS, 1);
+        ledger.ask(asked);
+        let (batch, plan) = (reading?.batch, answering?);
+        let experts_used = model.hyperparameters().experts.map_or(0, |experts| experts.used as u16);
+        let forecast = calibrate::forecast(table, &plan.placement, &self.speeds, experts_used, PROMPT_TOKENS, batch);
         Ok(Outlook { plan, forecast })
     }
 }

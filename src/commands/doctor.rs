@@ -206,7 +206,8 @@ fn model(measured: &mut Measured, budget: Budget) -> Result<(Vec<Finding>, Value
     let asked = measured.outlook(budget)?;
     let info = measured.info().clone();
     let speeds = measured.speeds;
-    let mut findings = about_model(&info, &asked.plan);
+    let least = measured.outlook(Budget::Least)?.plan.budget_bytes;
+    let mut findings = about_model(&info, &asked.plan, least);
     let rate = |bytes_s: f64| format_size(bytes_s as u64);
     findings.push(fine(
         MODEL,
@@ -221,7 +222,7 @@ fn model(measured: &mut Measured, budget: Budget) -> Result<(Vec<Finding>, Value
     ));
     findings.push(judge(&asked, enough_to_chat(measured)));
     let mut rows = Vec::new();
-    let (least, full) = (asked.plan.least_bytes, asked.plan.full_bytes);
+    let full = asked.plan.full_bytes;
     for quarter in 0..=4 {
         let bytes = least + full.saturating_sub(least) * quarter / 4;
         // The least may move by a page between two plans.
@@ -233,10 +234,10 @@ fn model(measured: &mut Measured, budget: Budget) -> Result<(Vec<Finding>, Value
     Ok((findings, forecast))
 }
 
-fn about_model(info: &ModelInfo, plan: &Plan) -> Vec<Finding> {
+fn about_model(info: &ModelInfo, plan: &Plan, least_bytes: u64) -> Vec<Finding> {
     let (weights, touched) = (format_size(info.weights_bytes), format_size(info.touched_bytes_per_token));
     let shape = format!("{} {}, {} layers", info.architecture, info.quantization, info.layers);
-    let (least, full) = (format_size(plan.least_bytes), format_size(plan.full_bytes));
+    let (least, full) = (format_size(least_bytes), format_size(plan.full_bytes));
     let mut findings = vec![
         fine(MODEL, "name", &info.name),
         fine(MODEL, "weights", format!("{shape}, {weights}; {touched} for each token")),

@@ -16,6 +16,9 @@ use crate::sampler::Sampler;
 use crate::tokenizer::{RenderOptions, TemplateMessage, is_thinking};
 use crate::weights::WeightStore;
 
+/// Tokens after which what was read ahead of the answer no longer counts.
+const SETTLED_TOKENS: f64 = 4.0;
+
 /// How an answer ended.
 pub enum Outcome {
     Finished(FinishReason, GenerationStats),
@@ -189,6 +192,10 @@ impl Generation<'_> {
                 reason = FinishReason::ContextFull;
                 break;
             }
+            if self.stats.generated_tokens == 1 {
+                // The prompt's logits are used: what its batch took goes to the weights now, not with the next page.
+                loaded.make_room(next as u32, 1)?;
+            }
             while !self.pass(loaded, &[id], Want::Last)? {}
             self.note_decode(loaded, started, streamed, waited);
             self.figures.token(token_started.elapsed(), self.stats.decode_tok_s);
@@ -200,7 +207,7 @@ impl Generation<'_> {
     }
 
     /// Keeps the answer's figures current, so that they are right whenever it ends.
-    fn note_decode(&mut self, loaded: &Loaded, started: Instant, streamed: u64, waited_us: u64) {
+    fn note_decode(&mut self, loaded: &mut Loaded, started: Instant, streamed: u64, waited_us: u64) {
         let store = loaded.model.store();
         // The first token came out of the prefill.
         let passes = loaded.cached.len() as u32 - self.stats.prompt_tokens;
@@ -212,6 +219,11 @@ impl Generation<'_> {
             let passes = f64::from(passes);
             let streamed = self.stats.decode_streamed_bytes as f64 / passes;
             let compute_s = (self.stats.decode_s - waited_s) / passes;
+            // A disk that does better than when it was measured is that good.
+            let reached = self.stats.decode_streamed_bytes as f64 / self.stats.decode_s;
+            if passes >= SETTLED_TOKENS && loaded.speeds.disk_bytes_s > 0.0 {
+                loaded.speeds.disk_bytes_s = loaded.speeds.disk_bytes_s.max(reached);
+            }
             self.figures.set_bound(loaded.speeds, streamed, loaded.info.touched_bytes_per_token, compute_s);
         }
         self.stats.stall_fraction = waited_s / self.stats.decode_s.max(1e-9);

@@ -179,7 +179,17 @@ impl Ledger {
             prompt_positions: prompt,
             prefill_batch,
         };
-        plan::plan(&input).map_err(|shortfall| refused(&shortfall))
+        let planned = plan::plan(&input).or_else(|shortfall| {
+            // A budget that was enough stays so: what the program has grown by may take the headroom.
+            let in_force = self.plan.as_ref().is_some_and(|plan| plan.budget_bytes == shortfall.asked_bytes);
+            let base_bytes = self.base_bytes.saturating_sub(HEADROOM_BYTES);
+            if in_force {
+                plan::plan(&PlanInput { base_bytes, ..input }).map_err(|_| shortfall)
+            } else {
+                Err(shortfall)
+            }
+        });
+        planned.map_err(|shortfall| refused(&shortfall))
     }
 
     /// Puts the plan in force.

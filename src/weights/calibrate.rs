@@ -52,19 +52,29 @@ pub struct Calibration<'a> {
 /// read or written (a full disk, a read-only home) costs a second next time, nothing else.
 pub fn device_speeds(calibration: &Calibration, cache: Option<&Path>) -> Result<DeviceSpeeds, StoreError> {
     let key = device_key(calibration);
-    let mut known = cache.and_then(read_cache).unwrap_or_default();
+    let known = cache.and_then(read_cache).unwrap_or_default();
     if let Some(speeds) = known.get(&key).filter(|speeds| speeds.disk_bytes_s > 0.0)
         && (speeds.memory_bytes_s > 0.0 || calibration.memory_bytes == 0)
     {
         return Ok(*speeds);
     }
+    measure(calibration, cache.map(|path| (path, known)), key)
+}
+
+/// The same measured now, whatever the cache says, and remembered: the last time may have been a busy one.
+pub fn device_speeds_now(calibration: &Calibration, cache: Option<&Path>) -> Result<DeviceSpeeds, StoreError> {
+    let known = cache.map(|path| (path, read_cache(path).unwrap_or_default()));
+    measure(calibration, known, device_key(calibration))
+}
+
+fn measure(calibration: &Calibration, cache: Option<(&Path, Cache)>, key: String) -> Result<DeviceSpeeds, StoreError> {
     // Whole bytes survive being written as decimals.
     let disk_bytes_s = disk_bytes_s(calibration)?.round();
     let memory_bytes_s = memory_bytes_s(calibration.memory_bytes, calibration.threads).round();
     let speeds = DeviceSpeeds { disk_bytes_s, memory_bytes_s };
-    if let Some(cache) = cache {
+    if let Some((path, mut known)) = cache {
         known.insert(key, speeds);
-        write_cache(cache, &known);
+        write_cache(path, &known);
     }
     Ok(speeds)
 }
@@ -389,6 +399,12 @@ mod tests {
         let first = device_speeds(&calibration, Some(&cache)).unwrap();
         assert!(first.disk_bytes_s > 1e6 && first.memory_bytes_s > 1e7, "{first:?}");
         assert_eq!(device_speeds(&calibration, Some(&cache)).unwrap(), first);
+        let wrong = DeviceSpeeds { disk_bytes_s: 7.0, memory_bytes_s: 7.0 };
+        write_cache(&cache, &Cache::from([(device_key(&calibration), wrong)]));
+        assert_eq!(device_speeds(&calibration, Some(&cache)).unwrap(), wrong);
+        let now = device_speeds_now(&calibration, Some(&cache)).unwrap();
+        assert!(now.disk_bytes_s > 1e6 && now.memory_bytes_s > 1e7, "{now:?}");
+        assert_eq!(device_speeds(&calibration, Some(&cache)).unwrap(), now, "and is remembered");
         fs::write(&cache, b"{ cut off").unwrap();
         assert!(device_speeds(&calibration, Some(&cache)).unwrap().disk_bytes_s > 1e6);
         for useless in ["/dev/null/speeds.json", "/proc/none/speeds.json"] {
