@@ -1,0 +1,143 @@
+//! A budget changed while an answer is made: the answer stays the same to the byte, the kernel sees less memory within
+//! a second, and a larger budget is full after one pass. One test at a time: a process has one resident set.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "support/engine.rs"]
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use sipllm::engine::protocol::{Budget, Command, Event, LoadRequest, Prompt, SourceKind};
+use sipllm::weights::memory;
+use support::{Engine, finished, load, request};
+
+static ALONE: Mutex<()> = Mutex::new(());
+const MIB: u64 = 1 << 20;
+
+fn toy(folder: &Path, shape: &[&str]) -> PathBuf {
+    let path = folder.join("toy.gguf");
+    let toy = std::process::Command::new(env!("CARGO_BIN_EXE_sipllm")).arg("toy").arg(&path).args(shape).output();
+    let toy = toy.unwrap();
+    assert!(toy.status.success(), "{}", String::from_utf8_lossy(&toy.stderr));
+    path
+}
+
+fn tokens(n: u32) -> Prompt {
+    Prompt::Tokens((0..n).map(|i| (i * 37 + 5) % 256).collect())
+}
+
+fn request_of(path: &Path, source: SourceKind) -> LoadRequest {
+    LoadRequest { source, budget: Budget::Share(1.0), context: Some(128), threads: Some(1), ..load(path.to_owned()) }
+}
+
+#[test]
+fn two_hundred_changes_between_the_least_and_all_change_no_byte_of_an_answer() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().unwrap();
+    let path = toy(folder.path(), &["--layers", "8", "--width", "256", "--type", "q4_k"]);
+    for source in [SourceKind::Direct, SourceKind::Buffered, SourceKind::Mmap] {
+        let (mut engine, _) = Engine::loaded(request_of(&path, source));
+        let (expected, ..) = finished(engine.answer(request(tokens(30), 60)));
+        engine.handle.send(Command::Reset);
+        let figures = engine.handle.snapshots();
+        let (least, full) = (figures.borrow().memory.least_bytes, figures.borrow().memory.full_bytes);
+        let (mut state, mut taken) = (7u64, 0);
+        let mut streamed_and_not = [false; 2];
+        let (text, ..) = finished(engine.answer_while(request(tokens(30), 60), |handle, event| {
+            if matches!(event, Event::BudgetSet { .. }) {
+                taken += 1;
+            }
+            if matches!(event, Event::Text { .. } | Event::Started { .. } | Event::BudgetSet { .. }) {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let share = (state >> 40) as f64 / f64::from(1u32 << 24);
+                let bytes = least + ((full + MIB - least) as f64 * share) as u64;
+                handle.set_budget(if share < 0.05 { Budget::Least } else { Budget::Bytes(bytes) });
+                streamed_and_not[usize::from(figures.borrow().speed.streamed_bytes_per_token > 0)] = true;
+            }
+        }));
+        assert!(taken >= 200, "{source:?}: only {taken} changes");
+        assert_eq!(streamed_and_not, [true; 2], "{source:?}: budgets above and below all of it");
+        assert!(text == expected, "{source:?}: the text differs");
+    }
+}
+
+/// Looks at the resident set every 5 ms; says how long after `since` it was last seen above the limit.
+struct Watch {
+    stop: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<Duration>,
+}
+
+impl Watch {
+    fn below(limit: u64, since: Instant) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut last_above = Duration::ZERO;
+            while !stopped.load(Ordering::Relaxed) {
+                if memory::process().rss_bytes > limit {
+                    last_above = since.elapsed();
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            last_above
+        });
+        Self { stop, thread }
+    }
+
+    fn last_above(self) -> Duration {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}
+
+#[test]
+fn a_cut_is_seen_by_the_kernel_within_a_second_and_a_raise_is_filled_in_one_pass() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    memory::keep_heap_small();
+    let folder = tempfile::tempdir().unwrap();
+    let path = toy(folder.path(), &["--layers", "24", "--width", "512", "--ffn", "1536", "--type", "q8_0"]);
+    for source in [SourceKind::Direct, SourceKind::Buffered] {
+        let (mut engine, _) = Engine::loaded(request_of(&path, source));
+        let mut figures = engine.handle.snapshots();
+        let full = figures.borrow().memory.full_bytes;
+        let cut = full * 3 / 10;
+        let mut texts = 0;
+        let mut watch = None;
+        let mut tokens_when_raised = None;
+        let mut streamed = Vec::new();
+        finished(engine.answer_while(request(tokens(8), 30), |handle, event| {
+            if let Event::Text { .. } = event {
+                texts += 1;
+                if texts == 8 {
+                    // Well in mid-answer, everything kept.
+                    handle.set_budget(Budget::Bytes(cut));
+                    watch = Some(Watch::below(cut + MIB, Instant::now()));
+                }
+                if texts == 16 {
+                    let last_above = watch.take().unwrap().last_above();
+                    assert!(last_above < Duration::from_secs(1), "{source:?}: above the cut after {last_above:?}");
+                    handle.set_budget(Budget::Share(1.0));
+                }
+            }
+            if matches!(event, Event::BudgetSet { budget: Budget::Share(_), .. }) {
+                tokens_when_raised = Some(figures.borrow_and_update().speed.generated_tokens);
+            }
+            if let Some(raised) = tokens_when_raised
+                && figures.has_changed().unwrap()
+            {
+                let speed = figures.borrow_and_update().speed.clone();
+                streamed.push((speed.generated_tokens.saturating_sub(raised), speed.streamed_bytes_per_token));
+            }
+        }));
+        let last = figures.borrow_and_update().clone();
+        assert_eq!(last.speed.streamed_bytes_per_token, 0, "{source:?}: all is kept again");
+        // The pass in which the raise came may be half over, the next one keeps the rest, the one after needs no disk.
+        let late: Vec<_> = streamed.iter().filter(|(tokens, bytes)| *tokens > 4 && *bytes > 0).collect();
+        assert!(late.is_empty(), "{source:?}: {streamed:?}");
+    }
+}
