@@ -6,6 +6,7 @@
 #[path = "../tests/pty/terminal.rs"]
 mod terminal;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use terminal::{Terminal, saved_chat};
@@ -56,19 +57,33 @@ fn until(terminal: &Terminal, holds: impl Fn(&str) -> bool) {
     }
 }
 
+/// Has an answer made, again and again until one is long enough to be seen.
+fn begin(terminal: &Terminal) {
+    static ASKED: AtomicUsize = AtomicUsize::new(100);
+    loop {
+        let n = ASKED.fetch_add(1, Ordering::Relaxed);
+        terminal.line("/clear");
+        terminal.line(&format!("Write a very long story about a lighthouse keeper and {n} ships."));
+        // A short answer may be over before it is seen.
+        let asked = format!("{n} ships");
+        until(terminal, |s| s.contains("answering") || (s.contains(&asked) && s.contains("first after")));
+        if terminal.screen().contains("answering") {
+            return;
+        }
+    }
+}
+
 /// From a key to the bytes that show it.
 fn echo() {
     let terminal = chat(&["--temp", "1", "--seed", "1"]);
-    terminal.line("Write a very long story about a lighthouse keeper and the sea.");
-    terminal.wait_for("answering");
+    begin(&terminal);
     let mut times = Vec::new();
     let mut typed = String::new();
     for n in 0..KEYS {
         if !terminal.screen().contains("answering") {
             typed.clear();
             terminal.keys("\x15");
-            terminal.line("Write another very long story.");
-            terminal.wait_for("answering");
+            begin(&terminal);
         }
         if typed.len() == 60 {
             typed.clear();
@@ -183,8 +198,8 @@ fn stop() {
     let long: String = "the keeper of the light looks out over the sea and waits for ships ".repeat(140);
     for (what, arguments, prompt, state) in [
         ("Ctrl-C while a prompt of 2,000 tokens is read", &[][..], long.as_str(), "reading prompt"),
-        ("Ctrl-C while an answer is made", &[][..], "Write a long story.", "answering"),
-        ("the same, with --disk-limit 20M", &["--disk-limit", "20M", "--budget", "0"][..], "hi", "answering"),
+        ("Ctrl-C while an answer is made", &[][..], "", "answering"),
+        ("the same, with --disk-limit 20M", &["--disk-limit", "20M", "--budget", "0"][..], "", "answering"),
         (
             "a prompt, with --disk-limit 20M",
             &["--disk-limit", "20M", "--budget", "0"][..],
@@ -195,10 +210,14 @@ fn stop() {
         let terminal = chat(arguments);
         let mut times = Vec::new();
         for n in 0..8 {
-            // Nothing of it is known already.
-            terminal.line("/clear");
-            terminal.keys(&format!("\x1b[200~{n} {prompt}\x1b[201~\r"));
-            terminal.wait_for(state);
+            if state == "answering" {
+                begin(&terminal);
+            } else {
+                // Nothing of it is known already.
+                terminal.line("/clear");
+                terminal.keys(&format!("\x1b[200~{n} {prompt}\x1b[201~\r"));
+                terminal.wait_for(state);
+            }
             std::thread::sleep(Duration::from_millis(60 + 20 * n));
             if !terminal.screen().contains(state) {
                 continue;

@@ -94,10 +94,10 @@ fn screenshots() {
     terminal.wait_ready();
     terminal.line("What is the capital of France?");
     terminal.wait_for("first after");
-    terminal.line("Write a short story about a lighthouse keeper.");
-    terminal.wait_until("half a story", |s| {
-        s.contains("answering")
-            && s.lines().take(30).filter(|l| l.chars().take(70).filter(|c| c.is_alphabetic()).count() > 30).count() > 12
+    terminal.line("Write a long story about a lighthouse keeper.");
+    terminal.wait_until("some of a story", |s| {
+        let words = |l: &str| l.chars().take(70).filter(|c| c.is_alphabetic()).count();
+        s.contains("answering") && s.lines().filter(|l| words(l) > 40).count() > 6
     });
     keep(&terminal, &folder, "chat");
     terminal.line("/layers");
@@ -106,7 +106,10 @@ fn screenshots() {
     terminal.wait_for("layer 4:");
     keep(&terminal, &folder, "layers");
     terminal.keys("\x1b");
-    terminal.keys("\x03");
+    terminal.wait_gone("mean read");
+    if !terminal.screen().contains("ask something") {
+        terminal.keys("\x03");
+    }
     terminal.wait_for("ask something");
     terminal.line("/model");
     terminal.wait_for("Apache");

@@ -38,7 +38,9 @@ pub fn model() -> PathBuf {
 
 /// The program without arguments, with a home of its own.
 pub fn sipllm(home: &tempfile::TempDir, variables: &[(&str, &str)]) -> CommandBuilder {
-    let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_sipllm"));
+    // Another build of the program, to be measured by this one.
+    let program = std::env::var("SIPLLM_PTY_PROGRAM").unwrap_or_else(|_| env!("CARGO_BIN_EXE_sipllm").to_owned());
+    let mut command = CommandBuilder::new(program);
     at_home(&mut command, home, variables);
     command
 }

@@ -3,6 +3,7 @@
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
+use ratatui::widgets::Clear;
 
 use super::put;
 use crate::engine::protocol::Phase;
@@ -30,14 +31,20 @@ fn put_activity(frame: &mut Frame, app: &App, area: Rect) {
         let text = format!(" {scrolled} ");
         let columns = text_width(&text).min(room);
         let x = area.right().saturating_sub(columns as u16 + 1);
-        put(frame, x, area.y, Line::from(Span::styled(text, app.theme.key)), columns as u16);
+        put_over(frame, x, area.y, Line::from(Span::styled(text, app.theme.key)), columns as u16);
         room = room.saturating_sub(columns + 2);
     }
     if let Some((text, warns)) = activity(app) {
         let style = if warns { app.theme.warn } else { app.theme.title };
         let text = format!(" {} ", truncate(&text, room.saturating_sub(2), app.glyphs.ellipsis));
-        put(frame, area.x + 1, area.y, Line::from(Span::styled(text.clone(), style)), text_width(&text) as u16);
+        put_over(frame, area.x + 1, area.y, Line::from(Span::styled(text.clone(), style)), text_width(&text) as u16);
     }
+}
+
+/// A line in place of the edge, not in the edge's colour.
+fn put_over(frame: &mut Frame, x: u16, y: u16, line: Line, columns: u16) {
+    frame.render_widget(Clear, Rect::new(x, y, columns, 1).intersection(frame.area()));
+    put(frame, x, y, line, columns);
 }
 
 /// Where the window is when it does not follow the end.
