@@ -128,15 +128,15 @@ impl Store {
 
     /// Opens the chat that changed last.
     pub fn open_latest(&mut self) -> Result<OpenChat, SessionError> {
-        let mut newest = None;
-        for path in self.files()? {
-            let changed = std::fs::metadata(&path).and_then(|m| m.modified()).ok();
-            if newest.as_ref().is_none_or(|(at, _)| changed > *at) {
-                newest = Some((changed, path));
+        let mut files = self.files()?;
+        files.sort_by_cached_key(|path| std::cmp::Reverse(std::fs::metadata(path).and_then(|m| m.modified()).ok()));
+        for path in files {
+            // A branch in which nothing was said is no chat to go on with.
+            if read::chat(&path).is_ok_and(|chat| !chat.messages.is_empty()) {
+                return self.open(&path.file_stem().unwrap_or_default().to_string_lossy());
             }
         }
-        let (_, path) = newest.ok_or(SessionError::NoneYet)?;
-        self.open(&path.file_stem().unwrap_or_default().to_string_lossy())
+        Err(SessionError::NoneYet)
     }
 
     fn files(&self) -> Result<Vec<PathBuf>, SessionError> {
@@ -150,10 +150,10 @@ impl Store {
         Ok(paths.filter(|p| p.extension().is_some_and(|e| e == EXTENSION)).collect())
     }
 
-    /// All chats, the latest first.
+    /// All chats in which something was said, the latest first.
     pub fn list(&self) -> Result<Vec<Summary>, SessionError> {
         let chats = self.files()?.into_iter().filter_map(|path| read::chat(&path).ok());
-        let mut all: Vec<Summary> = chats.map(|c| c.summary).collect();
+        let mut all: Vec<Summary> = chats.filter(|c| !c.messages.is_empty()).map(|c| c.summary).collect();
         all.sort_by(|a, b| b.changed.cmp(&a.changed).then_with(|| b.id.cmp(&a.id)));
         Ok(all)
     }
@@ -336,6 +336,17 @@ mod tests {
         store.append(said(Role::User, "other")).unwrap();
         assert_eq!(store.open(&first).unwrap().messages.len(), 3);
         assert_eq!(store.open(&branch.id).unwrap().messages[2].content, "other");
+    }
+
+    #[test]
+    fn a_branch_in_which_nothing_was_said_is_neither_listed_nor_gone_on_with() {
+        let (folder, mut store) = store();
+        store.append(said(Role::User, "one")).unwrap();
+        let first = store.current_id().unwrap().to_owned();
+        store.fork(0).unwrap();
+        let mut other = Store::new(Some(folder.path().join("chats")));
+        assert_eq!(other.list().unwrap().len(), 1);
+        assert_eq!(other.open_latest().unwrap().summary.id, first);
     }
 
     #[test]

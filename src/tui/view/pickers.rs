@@ -146,13 +146,24 @@ fn details(app: &App, entry: &CatalogEntry) -> Vec<Run> {
     runs
 }
 
+/// When a chat was begun, from its id: `20260102-090000` is `2026-01-02 09:00`. Others stay as they are.
+fn begun(id: &str) -> String {
+    let digits = |range: std::ops::Range<usize>| id.get(range).filter(|d| d.bytes().all(|b| b.is_ascii_digit()));
+    match (digits(0..4), digits(4..6), digits(6..8), id.get(8..9), digits(9..11), digits(11..13), digits(13..15)) {
+        (Some(year), Some(month), Some(day), Some("-"), Some(hour), Some(minute), Some(_)) => {
+            format!("{year}-{month}-{day} {hour}:{minute}")
+        }
+        _ => id.to_owned(),
+    }
+}
+
 pub(super) fn draw_chats(frame: &mut Frame, app: &App, area: Rect, picker: &Picker) {
     let rows: Vec<String> = app
         .chats
         .iter()
         .map(|c| {
-            let branch = c.branch_of.as_ref().map_or_else(String::new, |from| format!("  branch of {from}"));
-            format!("{}  {:>3} messages  {}{branch}", c.id, c.messages, c.title)
+            let branch = c.branch_of.as_ref().map_or_else(String::new, |from| format!("  branch of {}", begun(from)));
+            format!("{}  {:>3} messages  {}{branch}", begun(&c.id), c.messages, c.title)
         })
         .collect();
     let below = list(frame, app, area, "Chats", picker, &rows, chat_rows(app, area));
