@@ -25,7 +25,8 @@ pub fn run(args: &BenchArgs, settings: &Settings) -> anyhow::Result<Outcome> {
     for run in 0..=args.repetitions {
         driver.reset();
         let gen_tokens = if run == 0 { WARM_UP_TOKENS.min(args.gen_tokens) } else { args.gen_tokens };
-        let Step::Done((_, stats)) = driver.generate(greedy(ids.clone(), gen_tokens), |_| Ok(()))? else {
+        let Step::Done((_, stats)) = driver.generate(answer(ids.clone(), gen_tokens, info.experts > 0), |_| Ok(()))?
+        else {
             return Ok(Outcome::Interrupted);
         };
         if run > 0 {
@@ -47,11 +48,12 @@ fn prompt(tokens: u32, vocabulary: u32) -> Vec<u32> {
     (0..u64::from(tokens)).map(|i| ((i * 7919 + 13) % u64::from(count)) as u32 + first).collect()
 }
 
-fn greedy(ids: Vec<u32>, max_tokens: u32) -> Request {
+fn answer(ids: Vec<u32>, max_tokens: u32, has_experts: bool) -> Request {
     Request {
         id: 0,
         prompt: Prompt::Tokens(ids),
-        sampling: Sampling { temperature: 0.0, ..Sampling::default() },
+        // A random model that always takes its first choice falls into a loop, and asks for the same experts for ever.
+        sampling: Sampling { temperature: if has_experts { 1.0 } else { 0.0 }, seed: Some(1), ..Sampling::default() },
         max_tokens: Some(max_tokens),
         stop: Vec::new(),
         stop_at_end: false,
@@ -76,6 +78,12 @@ impl Report<'_> {
     /// Bytes streamed by one decoded token.
     fn decode_streamed_bytes_per_token(&self) -> f64 {
         self.median(|s| s.decode_streamed_bytes as f64 / f64::from(s.generated_tokens.saturating_sub(1).max(1)))
+    }
+
+    /// Share of the experts asked for while decoding that were in memory; of a model with experts.
+    fn expert_hit_rate(&self) -> Option<f64> {
+        let has_experts = self.info.experts > 0;
+        has_experts.then(|| self.median(|s| s.decode_expert_hits as f64 / s.decode_expert_uses.max(1) as f64))
     }
 
     fn json(&self) -> serde_json::Value {
@@ -111,6 +119,8 @@ impl Report<'_> {
             "decode_streamed_bytes_per_token": self.decode_streamed_bytes_per_token() as u64,
             "disk_bytes_s": speed.disk_bytes_s,
             "disk_calibrated_bytes_s": speed.disk_calibrated_bytes_s,
+            "expert_hit_rate": self.expert_hit_rate(),
+            "experts_resident": self.snapshot.experts.as_ref().map(|experts| experts.resident),
             "stall_fraction": self.median(|s| s.stall_fraction),
             "bound_tok_s": bound,
             "bound_ratio": if bound > 0.0 { decode_tok_s / bound } else { 0.0 },
@@ -149,6 +159,15 @@ impl Report<'_> {
             format_size(self.decode_streamed_bytes_per_token() as u64),
             100.0 * self.median(|s| s.stall_fraction)
         )?;
+        if let (Some(rate), Some(experts)) = (self.expert_hit_rate(), &self.snapshot.experts) {
+            writeln!(
+                out,
+                "experts  {:>8.1}%  of those asked for were in memory, {} of {} are",
+                100.0 * rate,
+                experts.resident,
+                experts.total
+            )?;
+        }
         writeln!(
             out,
             "memory   {} at the most of a budget of {}: {} pinned, {} ring, {} kv, {} base",

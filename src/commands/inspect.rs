@@ -2,6 +2,8 @@
 //!
 //! Every text of the file is shown with its control characters escaped.
 
+mod verdict;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -15,6 +17,7 @@ use crate::config::Settings;
 use crate::gguf::{Gguf, GgufError, TensorInfo, TensorType, Value};
 use crate::quant::is_supported;
 use crate::size::format_size;
+use verdict::Verdict;
 
 /// Elements of an array that are shown.
 const ARRAY_HEAD: u64 = 6;
@@ -25,7 +28,8 @@ const TEXT_HEAD: usize = 100;
 pub fn run(args: &InspectArgs, settings: &Settings) -> anyhow::Result<Outcome> {
     let path = catalog::resolve(args.model.as_deref(), settings)?;
     let model = Gguf::open(&path)?;
-    let text = if args.json { json_line(&to_json(&model)?) } else { to_text(&model)? };
+    let verdict = Verdict::of(&model, settings.load_request(path, 0));
+    let text = if args.json { json_line(&to_json(&model, &verdict)?) } else { to_text(&model, &verdict)? };
     io::stdout().write_all(text.as_bytes())?;
     Ok(Outcome::Done)
 }
@@ -86,7 +90,7 @@ fn file_bytes(model: &Gguf) -> u64 {
     model.parts().iter().map(|part| part.bytes).sum()
 }
 
-fn to_text(model: &Gguf) -> Result<String, anyhow::Error> {
+fn to_text(model: &Gguf, verdict: &Verdict) -> Result<String, anyhow::Error> {
     let totals = Totals::of(model.tensors());
     let mut out = String::new();
     for part in model.parts() {
@@ -100,6 +104,8 @@ fn to_text(model: &Gguf) -> Result<String, anyhow::Error> {
         parameters(totals.parameters),
         totals.bits_per_weight()
     )?;
+
+    write!(out, "\n{}", verdict.text())?;
 
     writeln!(out, "\nmetadata")?;
     let width = model.metadata().iter().map(|(key, _)| key.chars().count()).max().unwrap_or(0).min(48);
@@ -136,7 +142,7 @@ fn to_text(model: &Gguf) -> Result<String, anyhow::Error> {
     Ok(out)
 }
 
-fn to_json(model: &Gguf) -> Result<serde_json::Value, GgufError> {
+fn to_json(model: &Gguf, verdict: &Verdict) -> Result<serde_json::Value, GgufError> {
     let totals = Totals::of(model.tensors());
     let mut metadata = Map::new();
     for (key, value) in model.metadata().iter() {
@@ -162,6 +168,7 @@ fn to_json(model: &Gguf) -> Result<serde_json::Value, GgufError> {
     let by_layer: Vec<u64> = totals.by_layer.values().copied().collect();
     Ok(json!({
         "architecture": model.metadata().str("general.architecture"),
+        "verdict": verdict.json(),
         "version": model.version(),
         "file_bytes": file_bytes(model),
         "parts": parts,
@@ -268,9 +275,48 @@ mod tests {
         Gguf::open(format!("{}/tests/data/models/{name}.gguf", env!("CARGO_MANIFEST_DIR")).as_ref()).unwrap()
     }
 
+    fn verdict(model: &Gguf) -> Verdict {
+        Verdict::of(model, Settings::default().load_request(model.parts()[0].path.clone(), 0))
+    }
+
+    fn text_of(model: &Gguf) -> String {
+        to_text(model, &verdict(model)).unwrap()
+    }
+
+    fn json_of(model: &Gguf) -> serde_json::Value {
+        to_json(model, &verdict(model)).unwrap()
+    }
+
+    #[test]
+    fn the_verdict_says_what_the_model_is_and_in_how_much_memory_it_runs() {
+        let text = text_of(&golden("gemma3"));
+        for expected in [
+            "family    gemma3: Gemma 3\n",
+            "shape     7 layers of width 64, 4 heads on 1 key/value heads of 32, 6 of the layers see 8 tokens back\n",
+            "runs      yes, in ",
+            "chat      has a template\n",
+        ] {
+            assert!(text.contains(expected), "{expected} is not in\n{text}");
+        }
+        assert!(text_of(&golden("qwen3moe")).contains("3 of 8 experts for a token"));
+    }
+
+    #[test]
+    fn an_architecture_that_is_not_known_is_refused_by_name_with_those_that_are() {
+        let mut writer = Writer::new();
+        writer.set("general.architecture", "mamba9");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("odd.gguf");
+        writer.write(std::fs::File::create(&path).unwrap(), |_, _| Ok(())).unwrap();
+        let model = Gguf::open(&path).unwrap();
+        let text = text_of(&model);
+        assert!(text.contains("runs      no: architecture \"mamba9\" is not supported; these are: llama, "), "{text}");
+        assert_eq!(json_of(&model)["verdict"]["supported"], false);
+    }
+
     #[test]
     fn the_text_says_what_is_in_the_file_and_where_its_bytes_go() {
-        let text = to_text(&golden("llama")).unwrap();
+        let text = text_of(&golden("llama"));
         for expected in [
             "GGUF 3, llama, 129.5 K parameters, 8.58 bits each",
             "\"tiny-llama-q8_0\"",
@@ -287,7 +333,7 @@ mod tests {
     #[test]
     fn the_json_is_one_line_whose_sums_agree() {
         let model = golden("mixtral");
-        let text = json_line(&to_json(&model).unwrap());
+        let text = json_line(&json_of(&model));
         assert_eq!(text.find('\n'), Some(text.len() - 1));
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         let sum: u64 = model.tensors().iter().map(|tensor| tensor.bytes).sum();
@@ -311,11 +357,11 @@ mod tests {
         let path = folder.path().join("evil.gguf");
         writer.write(std::fs::File::create(&path).unwrap(), |_, out| out.write_all(&[0; 4])).unwrap();
         let model = Gguf::open(&path).unwrap();
-        let object = to_json(&model).unwrap();
-        for text in [to_text(&model).unwrap(), json_line(&object)] {
+        let object = json_of(&model);
+        for text in [text_of(&model), json_line(&object)] {
             assert!(!text.contains(['\u{1b}', '\u{7}', '\u{9b}', '\u{202e}']), "{text:?}");
         }
         assert_eq!(serde_json::from_str::<serde_json::Value>(&json_line(&object)).unwrap(), object);
-        assert!(to_text(&model).unwrap().contains("a\\u{1b}[2Jb\\u{202e}c\\nd"));
+        assert!(text_of(&model).contains("a\\u{1b}[2Jb\\u{202e}c\\nd"));
     }
 }

@@ -14,7 +14,7 @@ use crate::kernels::Cancel;
 use crate::model::{Hooks, ModelError, Op, Want};
 use crate::sampler::Sampler;
 use crate::tokenizer::{RenderOptions, TemplateMessage, is_thinking};
-use crate::weights::WeightStore;
+use crate::weights::{Counters, WeightStore};
 
 /// Tokens after which what was read ahead of the answer no longer counts.
 const SETTLED_TOKENS: f64 = 4.0;
@@ -159,8 +159,7 @@ impl Generation<'_> {
 
     fn decode(&mut self, loaded: &mut Loaded, ids: &[u32], most: u32) -> Result<FinishReason, Stop> {
         let started = Instant::now();
-        let streamed = loaded.model.store().counters().streamed_bytes;
-        let waited = loaded.model.store().counters().wait_us;
+        let before = loaded.model.store().counters();
         loaded.model.times_mut().reset();
         let mut sampler = Sampler::new(&self.request.sampling, loaded.info.vocabulary as usize);
         let mut reason = FinishReason::Length;
@@ -197,24 +196,27 @@ impl Generation<'_> {
                 loaded.make_room(next as u32, 1)?;
             }
             while !self.pass(loaded, &[id], Want::Last)? {}
-            self.note_decode(loaded, started, streamed, waited);
+            self.note_decode(loaded, started, &before);
             self.figures.token(token_started.elapsed(), self.stats.decode_tok_s);
         }
-        self.note_decode(loaded, started, streamed, waited);
+        self.note_decode(loaded, started, &before);
         self.figures.set_op_times(loaded.model.times_mut(), self.stats.generated_tokens.saturating_sub(1));
         self.flush_text();
         Ok(reason)
     }
 
     /// Keeps the answer's figures current, so that they are right whenever it ends.
-    fn note_decode(&mut self, loaded: &mut Loaded, started: Instant, streamed: u64, waited_us: u64) {
+    fn note_decode(&mut self, loaded: &mut Loaded, started: Instant, before: &Counters) {
         let store = loaded.model.store();
         // The first token came out of the prefill.
         let passes = loaded.cached.len() as u32 - self.stats.prompt_tokens;
         self.stats.decode_s = started.elapsed().as_secs_f64();
         self.stats.decode_tok_s = if passes == 0 { 0.0 } else { f64::from(passes) / self.stats.decode_s };
-        self.stats.decode_streamed_bytes = store.counters().streamed_bytes - streamed;
-        let waited_s = (store.counters().wait_us - waited_us) as f64 * 1e-6;
+        let now = store.counters();
+        self.stats.decode_streamed_bytes = now.streamed_bytes - before.streamed_bytes;
+        self.stats.decode_expert_uses = now.expert_uses - before.expert_uses;
+        self.stats.decode_expert_hits = now.expert_hits - before.expert_hits;
+        let waited_s = (now.wait_us - before.wait_us) as f64 * 1e-6;
         if passes > 0 {
             let passes = f64::from(passes);
             let streamed = self.stats.decode_streamed_bytes as f64 / passes;

@@ -272,6 +272,9 @@ pub struct GenerationStats {
     pub prefill_passes: u32,
     pub prefill_streamed_bytes: u64,
     pub decode_streamed_bytes: u64,
+    /// Expert extents that the router asked for while decoding, and those of them that were in memory.
+    pub decode_expert_uses: u64,
+    pub decode_expert_hits: u64,
     /// Share of the answer's time spent waiting for the disk.
     pub stall_fraction: f64,
 }

@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use super::ModelError;
 use super::architecture::Gating;
+use super::block_weights::FfnStages;
 use super::forward::Pass;
 use super::hyperparameters::Experts;
-use super::layout::FfnStages;
 use super::scratch::{ExpertScratch, Scratch};
 use super::times::Op;
 use crate::kernels::MatrixOut;

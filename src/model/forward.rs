@@ -12,10 +12,11 @@ use arrayvec::ArrayVec;
 
 use super::ModelError;
 use super::architecture::{Ffn, Norm, QkNorm};
+use super::block_weights::{AttentionWeights, FfnStages, MixerStages, NormWeights, Stage};
 use super::experts;
 use super::hyperparameters::Hyperparameters;
 use super::kv_cache::KvCache;
-use super::layout::{AttentionWeights, FfnStages, Layout, MixerStages, NormWeights, Stage};
+use super::layout::Layout;
 use super::rope::Rope;
 use super::scratch::{EMBEDDING_ROWS, Scratch};
 use super::times::{Op, OpTimes};

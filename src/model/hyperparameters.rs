@@ -2,34 +2,10 @@
 
 use super::ModelError;
 use super::architecture::{self, Architecture, Branches, Gating, RopeLayers, Scales, Shares, Window, WindowRope};
-use crate::gguf::{Gguf, Metadata};
+use super::header::{Header, MOST};
+use super::rope_scaling::{RopeScaling, original_context, rope_base, rope_scaling};
+use crate::gguf::Gguf;
 use crate::kernels::ops::Pairing;
-
-/// Rotary scaling as the header asks for it.
-#[derive(Clone, Debug, PartialEq)]
-pub enum RopeScaling {
-    None,
-    /// Positions divided by the factor.
-    Linear {
-        factor: f32,
-    },
-    /// YaRN (Peng et al., 2023).
-    Yarn {
-        factor: f32,
-        original_context: u32,
-        /// What queries and keys are multiplied with beside YaRN's own factor.
-        attention_factor: f32,
-        beta_fast: f32,
-        beta_slow: f32,
-    },
-    /// LongRoPE (Ding et al., 2024): per-dimension factors, `rope_factors_short.weight` up to the original
-    /// context and `rope_factors_long.weight` beyond it.
-    Long {
-        factor: f32,
-        original_context: u32,
-        attention_factor: f32,
-    },
-}
 
 /// Experts of a mixture model.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -109,69 +85,6 @@ pub struct Hyperparameters {
     pub residual_scale: f32,
     /// Logits are multiplied by this.
     pub logit_scale: f32,
-}
-
-/// Largest value accepted for a count in the header: no model comes near it, and products of two fit 64 bits.
-const MOST: u64 = 1 << 24;
-
-/// Reads keys under the architecture's prefix.
-struct Header<'a> {
-    metadata: &'a Metadata,
-    prefix: &'static str,
-}
-
-impl Header<'_> {
-    fn key(&self, name: &str) -> String {
-        format!("{}.{name}", self.prefix)
-    }
-
-    fn count(&self, name: &str) -> Result<Option<usize>, ModelError> {
-        let key = self.key(name);
-        match self.metadata.u64(&key) {
-            None => Ok(None),
-            Some(v) if v == 0 || v > MOST => Err(ModelError::Header(format!("{key} is {v}, not within 1 to {MOST}"))),
-            Some(v) => Ok(Some(v as usize)),
-        }
-    }
-
-    fn required(&self, name: &str) -> Result<usize, ModelError> {
-        self.count(name)?.ok_or_else(|| ModelError::Header(format!("{} is missing", self.key(name))))
-    }
-
-    /// A count that may be given per layer (an array) as long as all are equal, but for layers that have none (0).
-    fn uniform(&self, gguf: &Gguf, name: &str) -> Result<Option<usize>, ModelError> {
-        let key = self.key(name);
-        if self.metadata.u64(&key).is_some() {
-            return self.count(name);
-        }
-        let Some(values) = gguf.u64s(&key)? else { return Ok(None) };
-        match values.iter().find(|&&v| v > 0) {
-            Some(&v) if values.iter().all(|&x| x == v || x == 0) && v <= MOST => Ok(Some(v as usize)),
-            _ => Err(ModelError::Header(format!("{key} differs from layer to layer, which is not supported"))),
-        }
-    }
-
-    fn flag(&self, name: &str) -> Option<bool> {
-        self.metadata.bool(&self.key(name))
-    }
-
-    fn f32(&self, name: &str) -> Result<Option<f32>, ModelError> {
-        let key = self.key(name);
-        match self.metadata.f64(&key) {
-            Some(v) if !v.is_finite() => Err(ModelError::Header(format!("{key} is {v}"))),
-            v => Ok(v.map(|v| v as f32)),
-        }
-    }
-
-    /// A count of which 0 means that there is none.
-    fn nonzero_count(&self, name: &str) -> Result<Option<usize>, ModelError> {
-        if self.metadata.u64(&self.key(name)) == Some(0) { Ok(None) } else { self.count(name) }
-    }
-
-    /// A scale or cap: 0 means that there is none.
-    fn nonzero(&self, name: &str) -> Result<Option<f32>, ModelError> {
-        Ok(self.f32(name)?.filter(|v| *v != 0.0))
-    }
 }
 
 impl Hyperparameters {
@@ -457,55 +370,4 @@ fn vocabulary(gguf: &Gguf) -> Result<usize, ModelError> {
         return Err(ModelError::Header(format!("token_embd.weight has {rows} rows, not within 1 to {MOST}")));
     }
     Ok(rows as usize)
-}
-
-/// The base of the rotary frequencies, stretched where the file asks for it (`rope.scaling.alpha`).
-fn rope_base(header: &Header<'_>, key_dim: usize) -> Result<f32, ModelError> {
-    let base = header.f32("rope.freq_base")?.unwrap_or(10_000.0);
-    let Some(alpha) = header.nonzero("rope.scaling.alpha")?.filter(|alpha| *alpha > 0.0 && key_dim > 2) else {
-        return Ok(base);
-    };
-    let power = key_dim as f64 / (key_dim as f64 - 2.0);
-    Ok((f64::from(base) * libm::pow(f64::from(alpha), power)) as f32)
-}
-
-/// Positions that the model was first trained on.
-fn original_context(header: &Header<'_>, context_trained: u32) -> u32 {
-    let given = header.metadata.u64(&header.key("rope.scaling.original_context_length"));
-    given.filter(|context| (1..=MOST).contains(context)).map_or(context_trained, |context| context as u32)
-}
-
-/// Keys as the GGUF specification and llama.cpp's converter name them.
-fn rope_scaling(gguf: &Gguf, header: &Header<'_>, context_trained: u32) -> Result<RopeScaling, ModelError> {
-    let factor = match header.nonzero("rope.scaling.factor")? {
-        Some(factor) => Some(factor),
-        None => header.nonzero("rope.scale_linear")?,
-    };
-    let original_context = original_context(header, context_trained);
-    let attention_factor = header.nonzero("rope.scaling.attn_factor")?.unwrap_or(1.0);
-    let kind = header.metadata.str(&header.key("rope.scaling.type"));
-    if gguf.tensor("rope_factors_long.weight").is_some() {
-        let factor = factor.filter(|_| kind != Some("none")).unwrap_or(1.0);
-        return Ok(RopeScaling::Long { factor, original_context, attention_factor });
-    }
-    match (kind, factor) {
-        (Some("yarn"), Some(factor)) => {
-            // `mscale` as DeepSeek defined it, with `mscale_all_dim` in the file.
-            let all = header.nonzero("rope.scaling.yarn_log_multiplier")?.filter(|_| factor > 1.0);
-            let all = all.map_or(1.0, |m| 1.0 + 0.1 * f64::from(m) * libm::log(f64::from(factor)));
-            Ok(RopeScaling::Yarn {
-                factor,
-                original_context,
-                attention_factor: (f64::from(attention_factor) / all) as f32,
-                beta_fast: header.nonzero("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
-                beta_slow: header.nonzero("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
-            })
-        }
-        (Some("none"), _) => Ok(RopeScaling::None),
-        (Some("linear" | "longrope") | None, Some(factor)) => Ok(RopeScaling::Linear { factor }),
-        (None | Some("linear" | "yarn" | "longrope"), None) => Ok(RopeScaling::None),
-        (Some(other), _) => {
-            Err(ModelError::Header(format!("{} is {other:?}, which is not known", header.key("rope.scaling.type"))))
-        }
-    }
 }

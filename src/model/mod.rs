@@ -4,14 +4,17 @@
 //! Not responsible for where weights are (`weights`), for arithmetic (`kernels`), or for text.
 
 pub mod architecture;
+mod block_weights;
 mod convolution_state;
 mod error;
 mod experts;
 mod forward;
+mod header;
 mod hyperparameters;
 mod kv_cache;
 mod layout;
 mod rope;
+mod rope_scaling;
 mod scratch;
 mod times;
 

@@ -1,8 +1,9 @@
 //! Which rotary table each layer uses, from what the header says.
 
 use super::architecture::WindowRope;
-use super::hyperparameters::{Hyperparameters, RopeScaling};
+use super::hyperparameters::Hyperparameters;
 use super::layout::Layout;
+use super::rope_scaling::RopeScaling;
 use crate::kernels::ops::{RopeParams, RopeTable, Yarn};
 
 /// The tables of a model: one for all layers, or another one for windowed layers.
