@@ -19,7 +19,7 @@ import sys
 import time
 
 
-def peer(model, threads, prompt, generate):
+def peer(model, threads, prompt, generate, repack=True):
     """One warm run and one counted run of llama.cpp, as a user runs it: mmap, f16 KV, its own choice of kernels."""
     import llama_cpp as L
 
@@ -29,7 +29,10 @@ def peer(model, threads, prompt, generate):
 
     L.llama_log_set(quiet, ctypes.c_void_p(0))
     L.llama_backend_init()
-    loaded = L.llama_model_load_from_file(model.encode(), L.llama_model_default_params())
+    model_params = L.llama_model_default_params()
+    # Kernels that want the weights rearranged hold all of them in memory beside the map.
+    model_params.use_extra_bufts = repack
+    loaded = L.llama_model_load_from_file(model.encode(), model_params)
     if not loaded:
         sys.exit(f"llama.cpp cannot load {model}")
     params = L.llama_context_default_params()
@@ -79,9 +82,10 @@ def main():
     arguments.add_argument("--threads", type=int, default=2)
     arguments.add_argument("--sipllm", default="target/release/sipllm")
     arguments.add_argument("--peer-only", action="store_true", help=argparse.SUPPRESS)
+    arguments.add_argument("--no-repack", action="store_true", help=argparse.SUPPRESS)
     options = arguments.parse_args()
     if options.peer_only:
-        peer(options.models[0], options.threads, options.prompt, options.generate)
+        peer(options.models[0], options.threads, options.prompt, options.generate, not options.no_repack)
         return
     numbers = ["-p", str(options.prompt), "-n", str(options.generate), "--threads", str(options.threads)]
     print("| model | decode tok/s | llama.cpp | ratio | prefill tok/s | llama.cpp | ratio |")

@@ -58,7 +58,7 @@ def main():
         print(f"whole layers not in memory: {whole / 2**20:.0f} MiB a token, {whole / read:.1f}x as much")
         print(f"sipllm decodes {bench['decode_tok_s']:.2f} tok/s, {bench['bound_ratio']:.0%} of the bound", flush=True)
         if not o.no_peer:
-            peer = [sys.executable, ROOT / "benches/compare.py", model, "--peer-only", "-p", "8", "-n", "12", "--threads", "2"]
+            peer = [sys.executable, ROOT / "benches/compare.py", model, "--peer-only", "--no-repack", "-p", "8", "-n", "12", "--threads", "2"]
             theirs = run([*memcap, *peer])["decode_tok_s"]
             print(f"llama.cpp {theirs:.2f} tok/s: sipllm is {bench['decode_tok_s'] / theirs:.1f}x as fast")
 

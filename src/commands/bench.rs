@@ -52,8 +52,13 @@ fn answer(ids: Vec<u32>, max_tokens: u32, has_experts: bool) -> Request {
     Request {
         id: 0,
         prompt: Prompt::Tokens(ids),
-        // A random model that always takes its first choice falls into a loop, and asks for the same experts for ever.
-        sampling: Sampling { temperature: if has_experts { 1.0 } else { 0.0 }, seed: Some(1), ..Sampling::default() },
+        // Tokens as different as can be: one that repeats asks for the same experts for ever, as no text does.
+        sampling: match has_experts {
+            true => {
+                Sampling { temperature: 20.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: Some(1), ..Sampling::default() }
+            }
+            false => Sampling { temperature: 0.0, ..Sampling::default() },
+        },
         max_tokens: Some(max_tokens),
         stop: Vec::new(),
         stop_at_end: false,
