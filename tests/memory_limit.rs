@@ -10,6 +10,8 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
+/// What a peak may be over its budget; a build for debugging has more code to touch, and least to give up for it.
+const SLACK: u64 = if cfg!(debug_assertions) { 3 * MIB } else { MIB };
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sipllm");
 /// What a cgroup counts on top of the resident set: page tables, kernel stacks, page cache on its way through.
 const CGROUP_MARGIN_MIB: u64 = 24;
@@ -48,7 +50,7 @@ fn the_peak_of_the_process_stays_under_every_budget_by_every_source_and_most_of_
             let budget = least + (full - least) * step / 4;
             let run = figures(&bench(Command::new(PROGRAM), &model, &budget.to_string(), source));
             let peak = bytes(&run, "peak_rss_bytes");
-            assert!(peak <= budget + MIB, "{source}: a peak of {peak} under a budget of {budget}");
+            assert!(peak <= budget + SLACK, "{source}: a peak of {peak} under a budget of {budget}");
             let streams = bytes(&run, "pinned_bytes") < bytes(&run, "touched_bytes_per_token") * 98 / 100;
             // An extent and the headroom may be left; a twentieth of a budget of this size.
             assert!(!streams || peak + 2 * MIB >= budget, "{source}: only {peak} of {budget} used");
