@@ -64,10 +64,10 @@ fn answer_text(loaded: &Loaded, request: &Request) -> AnswerText {
         stops.extend(loaded.template.stops().iter().map(|&stop| stop.to_owned()));
     }
     let mut text = AnswerText::new(stops);
-    if matches!(request.prompt, Prompt::Raw(_) | Prompt::Continue(_)) {
+    let template = &loaded.template;
+    if matches!(request.prompt, Prompt::Raw(_) | Prompt::Continue(_)) || template.is_completion() {
         text.goes_on();
     }
-    let template = &loaded.template;
     match &request.prompt {
         Prompt::Chat(_) if template.has_channels() => text.in_channels(Channels::default()),
         Prompt::Chat(_) => {

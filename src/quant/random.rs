@@ -105,12 +105,13 @@ type ScaleWriter = fn(&mut Rng, f32, &mut [u8]);
 /// The divisors are the standard deviations of the integers that random bits stand for.
 fn scale_writer(ty: TensorType) -> Option<ScaleWriter> {
     Some(match ty {
-        TensorType::Q4_0 => |_, size, block| put(block, 0, size / 4.64),
+        // Their integers have no middle: scales of either sign make the mean zero, or all rows would have a direction in common.
+        TensorType::Q4_0 => |rng, size, block| put(block, 0, either_sign(rng, size / 4.64)),
         TensorType::Q4_1 => |_, size, block| {
             put(block, 0, size / 4.61);
             put(block, 2, size / 4.61 * -7.5);
         },
-        TensorType::Q5_0 => |_, size, block| put(block, 0, size / 9.25),
+        TensorType::Q5_0 => |rng, size, block| put(block, 0, either_sign(rng, size / 9.25)),
         TensorType::Q5_1 => |_, size, block| {
             put(block, 0, size / 9.23);
             put(block, 2, size / 9.23 * -15.5);
@@ -179,6 +180,10 @@ fn centred_k_scales(rng: &mut Rng, d: f32, middle: f32, block: &mut [u8]) {
     block[4..16].copy_from_slice(&pack_scales_mins(&scales, &scales));
     put(block, 0, d / 48.4);
     put(block, 2, d / 48.4 * middle);
+}
+
+fn either_sign(rng: &mut Rng, value: f32) -> f32 {
+    if rng.next_u64() & 1 == 0 { value } else { -value }
 }
 
 fn put(block: &mut [u8], at: usize, value: f32) {

@@ -43,6 +43,8 @@ pub struct ChatTemplate {
     bos: String,
     eos: String,
     is_fallback: bool,
+    /// There are no turns: the model goes on with the text.
+    is_completion: bool,
     can_think: bool,
     /// Whether a system message is a message of its own; else it goes before the first of the user.
     has_system: bool,
@@ -51,7 +53,13 @@ pub struct ChatTemplate {
     warnings: Vec<String>,
 }
 
-/// The template that stands in for one that is missing or broken.
+/// The text so far, for a model that goes on with text and knows no turns: what the user writes stands in a paragraph of
+/// its own, what the model wrote goes on from it.
+const COMPLETION: &str = "{% for message in messages %}{% if message.role == 'assistant' %}\
+                          {% if message.content[:1] not in ' \n' %}{{ ' ' }}{% endif %}\
+                          {% elif not loop.first %}{{ '\n\n' }}{% endif %}{{ message.content }}{% endfor %}";
+
+/// The template that stands in for one that is broken, or missing where the vocabulary has its marks.
 const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content + \
                       '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
@@ -62,23 +70,31 @@ impl ChatTemplate {
         let (bos, eos) = (spelling(tokenizer.bos()), spelling(tokenizer.eos()));
         let source = gguf.metadata().str("tokenizer.chat_template").filter(|source| !source.trim().is_empty());
         let clock: Clock = Arc::new(jiff::ZonedDateTime::now);
-        let warning = match source.map(|source| Self::new(source.to_owned().into(), &bos, &eos, clock.clone())) {
+        let knows_chatml = tokenizer.encode("<|im_start|>", true).len() == 1;
+        let (stand_in, warning) = match source
+            .map(|source| Self::new(source.to_owned().into(), &bos, &eos, clock.clone()))
+        {
             Some(Ok(template)) => return template,
-            Some(Err(error)) => format!("the model's chat template cannot be used ({error}): ChatML stands in for it"),
+            Some(Err(error)) => {
+                (CHATML, format!("the model's chat template cannot be used ({error}): ChatML stands in for it"))
+            }
+            None if knows_chatml => (CHATML, "the model has no chat template: ChatML stands in for it".to_owned()),
             None => {
-                "the model has no chat template, as models that are not made to chat: ChatML stands in for it".into()
+                let warning = "the model has no chat template, as models that are not made to chat: it goes on with what you write";
+                (COMPLETION, warning.to_owned())
             }
         };
-        let warnings = vec![warning];
-        match Self::new(CHATML.into(), &bos, &eos, clock) {
-            Ok(template) => Self { is_fallback: true, warnings, ..template },
+        let (warnings, is_completion) = (vec![warning], stand_in == COMPLETION);
+        match Self::new(stand_in.into(), &bos, &eos, clock) {
+            Ok(template) => Self { is_fallback: true, is_completion, warnings, ..template },
             // Not even a thread could be had; rendering says so.
             Err(_) => Self {
-                source: CHATML.into(),
+                source: stand_in.into(),
                 engine: None,
                 bos,
                 eos,
                 is_fallback: true,
+                is_completion,
                 can_think: false,
                 has_system: true,
                 has_channels: false,
@@ -96,6 +112,7 @@ impl ChatTemplate {
             bos: bos.to_owned(),
             eos: eos.to_owned(),
             is_fallback: false,
+            is_completion: false,
             can_think: false,
             has_system: true,
             warnings: Vec::new(),
@@ -121,7 +138,12 @@ impl ChatTemplate {
         &self.source
     }
 
-    /// Whether this is the ChatML that stands in for a template of the model's own.
+    /// Whether there are no turns: an answer goes on with the text of the last message.
+    pub fn is_completion(&self) -> bool {
+        self.is_completion
+    }
+
+    /// Whether this stands in for a template of the model's own.
     pub fn is_fallback(&self) -> bool {
         self.is_fallback
     }
@@ -145,7 +167,7 @@ impl ChatTemplate {
 
     /// Texts that end an answer where the model has no token for the end of a turn.
     pub fn stops(&self) -> &'static [&'static str] {
-        if self.is_fallback { &["<|im_end|>", "<|im_start|>"] } else { &[] }
+        if self.is_fallback && !self.is_completion { &["<|im_end|>", "<|im_start|>"] } else { &[] }
     }
 
     /// What a user should know about this template; usually empty.

@@ -55,6 +55,17 @@ fn thinking_is_switched_where_a_template_knows_it() {
 }
 
 #[test]
+fn a_model_without_turns_is_given_the_text_as_it_would_stand_on_paper() {
+    let template = template(COMPLETION).unwrap();
+    let said =
+        [message("user", "The capital of France is"), message("assistant", " Paris."), message("user", "Italy's is")];
+    assert_eq!(template.render(&said[..1], &PROMPT).unwrap(), "The capital of France is");
+    assert_eq!(template.render(&said, &PROMPT).unwrap(), "The capital of France is Paris.\n\nItaly's is");
+    let trimmed = [said[0], message("assistant", "Paris."), said[2]];
+    assert_eq!(template.render(&trimmed, &PROMPT).unwrap(), "The capital of France is Paris.\n\nItaly's is");
+}
+
+#[test]
 fn an_answer_of_gpt_oss_goes_on_in_its_channel() {
     let template = kept("openai-gpt-oss-120b");
     let continued = RenderOptions { add_generation_prompt: false, continue_last: true, thinking: None };
