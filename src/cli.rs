@@ -118,6 +118,9 @@ pub struct AnswerArgs {
     /// Seed of the random choice; the same seed gives the same answer
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
+    /// At most this many tokens in an answer; default: to its own end, or that of the context
+    #[arg(short = 'n', long, value_name = "N")]
+    pub max_tokens: Option<u32>,
     /// End the answer at this text; may be given more than once
     #[arg(long, value_name = "TEXT")]
     pub stop: Vec<String>,
@@ -134,7 +137,7 @@ pub enum Switch {
 
 #[derive(Args, Clone, Debug, Default, PartialEq)]
 pub struct ChatArgs {
-    /// Path or name of the model; default: the configured or only one
+    /// Path or name of the model; default: the configured one, or the one fetched last
     pub model: Option<String>,
     /// A line at a time, without escape codes: for screen readers and simple terminals
     #[arg(long)]
@@ -152,14 +155,11 @@ pub struct ChatArgs {
 #[derive(Args, Clone, Debug)]
 #[command(allow_missing_positional = true)]
 pub struct RunArgs {
-    /// Path or name of the model; default: the configured or only one
+    /// Path or name of the model; default: the configured one, or the one fetched last
     pub model: Option<String>,
     /// The prompt; `-` reads it from standard input
     #[arg(required = true)]
     pub prompt: String,
-    /// At most this many tokens
-    #[arg(short = 'n', long, value_name = "N")]
-    pub max_tokens: Option<u32>,
     /// Continue the text as it is, without the chat template
     #[arg(long)]
     pub raw: bool,
@@ -172,7 +172,7 @@ pub struct RunArgs {
 
 #[derive(Args, Clone, Debug)]
 pub struct BenchArgs {
-    /// Path or name of the model; default: the configured or only one
+    /// Path or name of the model; default: the configured one, or the one fetched last
     pub model: Option<String>,
     /// Tokens of the prompt
     #[arg(short = 'p', long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
@@ -202,7 +202,7 @@ pub struct DoctorArgs {
 
 #[derive(Args, Clone, Debug)]
 pub struct InspectArgs {
-    /// Path or name of the model; default: the configured or only one
+    /// Path or name of the model; default: the configured one, or the one fetched last
     pub model: Option<String>,
     /// Print one JSON object
     #[arg(long)]
@@ -405,7 +405,7 @@ mod tests {
         let Some(Command::Run(one)) = parse("sipllm run hello").command else { panic!() };
         assert_eq!((one.model, one.prompt.as_str()), (None, "hello"));
         let Some(Command::Run(two)) = parse("sipllm run smol - -n 3").command else { panic!() };
-        assert_eq!((two.model.as_deref(), two.prompt.as_str(), two.max_tokens), (Some("smol"), "-", Some(3)));
+        assert_eq!((two.model.as_deref(), two.prompt.as_str(), two.answer.max_tokens), (Some("smol"), "-", Some(3)));
         assert!(Cli::try_parse_from(["sipllm", "run"]).is_err());
     }
 

@@ -177,6 +177,7 @@ impl Settings {
         over.set("sampling.repeat_penalty", "--repeat-penalty", &mut sampling.repeat_penalty, args.repeat_penalty);
         over.set("sampling.seed", "--seed", &mut sampling.seed, args.seed.map(Some));
         over.set("stop", "--stop", &mut self.stop, (!args.stop.is_empty()).then(|| args.stop.clone()));
+        over.set("max_tokens", "--max-tokens", &mut self.max_tokens, args.max_tokens.map(Some));
         over.set("think", "--think", &mut self.think, args.think.map(|switch| Some(switch == Switch::On)));
     }
 

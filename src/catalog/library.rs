@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use super::{ENTRIES, Entry};
 use crate::config::Settings;
@@ -25,6 +26,8 @@ pub struct Installed {
     pub entry: Option<&'static Entry>,
     /// Every file that belongs to it.
     pub files: Vec<PathBuf>,
+    /// When it came here.
+    pub fetched: SystemTime,
 }
 
 impl Installed {
@@ -80,7 +83,8 @@ impl Library {
                 _ => {
                     let entry = ENTRIES.iter().find(|entry| entry.file == file);
                     let name = entry.map_or(name, |entry| entry.name.clone());
-                    models.push(Installed { name, bytes: data.len(), entry, files: vec![path.clone()], path });
+                    let fetched = data.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                    models.push(Installed { name, bytes: data.len(), entry, files: vec![path.clone()], path, fetched });
                 }
             }
         }

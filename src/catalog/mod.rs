@@ -98,8 +98,6 @@ pub enum ResolveError {
     /// None was named and none is installed.
     #[error("there is no model yet; `sipllm pull {}` fetches one", entry.name)]
     NoneInstalled { entry: &'static Entry },
-    #[error("several models are here: {}; name one, or set `model` in the configuration", names.join(", "))]
-    Several { names: Vec<String> },
     #[error(transparent)]
     NoHome(#[from] NoHome),
     #[error("cannot list the models in {}: {source}", path.display())]
@@ -112,7 +110,7 @@ fn shown(text: &str) -> String {
 }
 
 /// The file that `model`, or where a command names none the settings, means: a path, a name, or the unambiguous
-/// beginning of one; without any, the only model installed.
+/// beginning of one; without any, the model that was fetched last.
 pub fn resolve(model: Option<&str>, settings: &Settings) -> Result<PathBuf, ResolveError> {
     let named = model.or(settings.model.as_deref());
     // A path needs no library, and must work where there is no home.
@@ -133,15 +131,16 @@ pub fn resolve(model: Option<&str>, settings: &Settings) -> Result<PathBuf, Reso
         library.installed().map_err(|source| ResolveError::Unlisted { path: library.folder().into(), source })?;
     match named {
         Some(name) => named_model(name, &installed),
-        None => only_model(&installed),
+        None => last_fetched(&installed),
     }
 }
 
-fn only_model(installed: &[Installed]) -> Result<PathBuf, ResolveError> {
-    match (installed, default_entry()) {
-        ([only], _) => Ok(only.path.clone()),
-        ([], Some(entry)) => Err(ResolveError::NoneInstalled { entry }),
-        _ => Err(ResolveError::Several { names: installed.iter().map(|model| model.name.clone()).collect() }),
+fn last_fetched(installed: &[Installed]) -> Result<PathBuf, ResolveError> {
+    match (installed.iter().max_by_key(|model| model.fetched), default_entry()) {
+        (Some(last), _) => Ok(last.path.clone()),
+        (None, Some(entry)) => Err(ResolveError::NoneInstalled { entry }),
+        // A test keeps the catalog from being empty.
+        (None, None) => Err(ResolveError::Unknown { name: "default".into(), hint: String::new() }),
     }
 }
 
@@ -238,17 +237,18 @@ mod tests {
         assert!(why(folder.path().to_str().unwrap()).ends_with("is a folder; name a .gguf file"));
         assert!(why("zzz\u{1b}[31m").starts_with("no model is called `zzz"));
         assert!(!why("zzz\u{1b}[31m\n").contains(['\u{1b}', '\n']));
-        let several = file_of(None, &settings).unwrap_err();
-        assert_eq!(several, "several models are here: aa, ab; name one, or set `model` in the configuration");
     }
 
     #[test]
-    fn without_a_name_the_only_one_is_meant() {
+    fn without_a_name_the_one_in_the_settings_or_the_last_one_fetched_is_meant() {
         let (_folder, settings) = settings_with(&["one.gguf"]);
         assert_eq!(file_of(None, &settings), Ok("one.gguf".into()));
         let (_folder, settings) = settings_with(&[]);
         assert!(matches!(resolve(None, &settings), Err(ResolveError::NoneInstalled { .. })));
-        let (_folder, mut settings) = settings_with(&["one.gguf", "two.gguf"]);
+        let (folder, mut settings) = settings_with(&["one.gguf", "three.gguf", "two.gguf"]);
+        let file = std::fs::File::options().append(true).open(folder.path().join("models/three.gguf")).unwrap();
+        file.set_modified(std::time::SystemTime::now() + std::time::Duration::from_secs(60)).unwrap();
+        assert_eq!(file_of(None, &settings), Ok("three.gguf".into()));
         settings.model = Some("two".into());
         assert_eq!(file_of(None, &settings), Ok("two.gguf".into()));
     }

@@ -48,7 +48,7 @@ pub(super) fn download(
         .stdout(Stdio::null())
         .stderr(log)
         .spawn()
-        .map_err(|error| PackageError::Failed(format!("cannot start {python}: {error}")))?;
+        .map_err(|error| PackageError::Failed(format!("cannot start {python} ({error}): install python3 and pip")))?;
     let mut seen = (0, Instant::now());
     let status = loop {
         match pip.try_wait() {

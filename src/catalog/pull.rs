@@ -66,7 +66,7 @@ pub enum PullError {
     Unwritable { path: PathBuf, source: io::Error },
     #[error("{name} needs {} more in {}, which has {} free", format_size(*needed_bytes), path.display(), format_size(*free_bytes))]
     NoSpace { name: String, path: PathBuf, needed_bytes: u64, free_bytes: u64 },
-    #[error("cannot fetch {name}: {}; or put the file {} into {} yourself", reasons.join("; "), target.file_name().unwrap_or_default().display(), target.parent().unwrap_or(target).display())]
+    #[error("cannot fetch {name}: {}; try again, or put the file {} into {} yourself", reasons.join("; "), target.file_name().unwrap_or_default().display(), target.parent().unwrap_or(target).display())]
     Unreachable { name: String, reasons: Vec<String>, target: PathBuf },
     #[error("{name} came damaged: sha256 {found} instead of {expected}; it was removed, fetch it again")]
     Damaged { name: String, expected: String, found: String },

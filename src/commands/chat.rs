@@ -55,7 +55,7 @@ fn one_shot(args: &ChatArgs, settings: &Settings) -> anyhow::Result<Outcome> {
     }
     let Some(path) = model_path(args.model.as_deref(), settings)? else { return Ok(Outcome::Interrupted) };
     let answer = AnswerArgs::default();
-    let args = RunArgs { model: None, prompt: "-".into(), max_tokens: None, raw: false, json: false, answer };
+    let args = RunArgs { model: None, prompt: "-".into(), raw: false, json: false, answer };
     run::answer(path, prompt, &args, settings)
 }
 
@@ -63,7 +63,7 @@ fn on_screen(args: &ChatArgs, settings: &Settings) -> anyhow::Result<Outcome> {
     let model = match catalog::resolve(args.model.as_deref(), settings) {
         Ok(path) => Some(path),
         // The first screen offers what there is.
-        Err(ResolveError::NoneInstalled { .. } | ResolveError::Several { .. }) => None,
+        Err(ResolveError::NoneInstalled { .. }) => None,
         Err(error) => return Err(error.into()),
     };
     let data = places::data_dir(settings.data_dir.as_deref()).ok();

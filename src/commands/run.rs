@@ -47,7 +47,7 @@ pub fn answer(
         id: 0,
         prompt: if args.raw { Prompt::Raw(prompt) } else { Prompt::Chat(conversation(prompt, settings)) },
         sampling: settings.sampling.clone(),
-        max_tokens: args.max_tokens.or(settings.max_tokens),
+        max_tokens: settings.max_tokens,
         stop: settings.stop.clone(),
         stop_at_end: true,
         thinking: settings.think,

@@ -48,7 +48,7 @@ pub const KEYS: &[Key] = &[
         kind: Kind::Text,
         read: |s, text| put(&mut s.model, Ok(Some(text.into()))),
         show: |s| s.model.as_deref().map(quoted),
-        unset: "the only one installed",
+        unset: "the one fetched last",
     },
     Key {
         path: "budget",

@@ -7,6 +7,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use crate::sampler::Sampling;
+
 /// Names one answer; counts up from 1. Events of an answer carry its id until its `Finished`.
 pub type GenerationId = u64;
 
@@ -48,28 +50,6 @@ pub enum Prompt {
     Raw(String),
     /// Token ids as they are (`bench`).
     Tokens(Vec<u32>),
-}
-
-/// How the next token is chosen.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Sampling {
-    /// 0 takes the most likely token.
-    pub temperature: f32,
-    /// 0 keeps every token.
-    pub top_k: u32,
-    /// 1 keeps every token.
-    pub top_p: f32,
-    pub min_p: f32,
-    /// 1 changes nothing.
-    pub repeat_penalty: f32,
-    /// `None` draws a fresh seed for each answer.
-    pub seed: Option<u64>,
-}
-
-impl Default for Sampling {
-    fn default() -> Self {
-        Self { temperature: 0.7, top_k: 40, top_p: 0.95, min_p: 0.05, repeat_penalty: 1.0, seed: None }
-    }
 }
 
 /// A request for one answer.
