@@ -18,8 +18,13 @@ const WARM_UP_TOKENS: u32 = 2;
 pub fn run(args: &BenchArgs, settings: &Settings) -> anyhow::Result<Outcome> {
     let Some(path) = model_path(args.model.as_deref(), settings)? else { return Ok(Outcome::Interrupted) };
     let mut driver = Driver::new()?;
-    let request = settings.load_request(path, args.prompt_tokens + args.gen_tokens);
+    let positions = args.prompt_tokens.saturating_add(args.gen_tokens);
+    let request = settings.load_request(path, positions);
     let Step::Done(info) = driver.load(request)? else { return Ok(Outcome::Interrupted) };
+    if args.prompt_tokens > info.context {
+        let (asked, context) = (args.prompt_tokens, info.context);
+        anyhow::bail!("a prompt of {asked} tokens does not fit the context of {context}; raise --ctx or the budget");
+    }
     let ids = prompt(args.prompt_tokens, info.vocabulary);
     let mut runs = Vec::new();
     for run in 0..=args.repetitions {

@@ -19,10 +19,17 @@ const BATCH: usize = 32;
 
 pub fn run(args: &LogitsArgs, settings: &Settings) -> anyhow::Result<Outcome> {
     let Some(path) = model_path(Some(&args.model_file), settings)? else { return Ok(Outcome::Interrupted) };
-    let positions = args.ids.len() as u32 + args.greedy;
+    let positions = (args.ids.len() as u32).saturating_add(args.greedy);
     let mut loaded =
         Loaded::open(settings.load_request(path, positions), &mut |_| ()).map_err(|failure| describe(&failure))?;
-    loaded.make_room(positions.min(loaded.info.context), 1).map_err(|failure| describe(&failure))?;
+    let mut batch = settings.prefill_batch.map_or(BATCH, |batch| batch as usize).min(args.ids.len());
+    loop {
+        loaded.ledger.hold_logits(batch);
+        match loaded.make_room(positions.min(loaded.info.context), batch as u32) {
+            Err(_) if batch > 1 => batch /= 2,
+            room => break room.map_err(|failure| describe(&failure))?,
+        }
+    }
     if positions > loaded.ledger.context() {
         anyhow::bail!("{positions} positions do not fit a context of {}; raise --ctx", loaded.ledger.context());
     }
@@ -33,7 +40,7 @@ pub fn run(args: &LogitsArgs, settings: &Settings) -> anyhow::Result<Outcome> {
         .transpose()?
         .map(BufWriter::new);
     let model = &mut loaded.model;
-    let batch = settings.prefill_batch.map_or(BATCH, |batch| batch as usize).min(args.ids.len());
+    batch = batch.min(model.batch());
     model.set_batch(batch, batch);
     let cancel = Cancel::never();
     for ids in args.ids.chunks(batch) {

@@ -116,6 +116,8 @@ impl Generation<'_> {
         let same = common_prefix(&loaded.cached, &ids).min(ids.len() - 1);
         let reused = loaded.model.cache_mut().rewind(same);
         loaded.cached.truncate(reused);
+        // Pages past it are not in the plans to come.
+        loaded.model.cache_mut().trim();
         // Room for the first batch also settles the context.
         loaded.make_room(reused as u32 + 1, 1)?;
         let context = loaded.ledger.context() as usize;
@@ -355,6 +357,12 @@ impl PassHooks<'_> {
 /// The prompt as token ids, with the BOS that the model wants.
 fn prompt_tokens(loaded: &Loaded, request: &Request) -> Result<Vec<u32>, Failure> {
     let tokenizer = &loaded.tokenizer;
+    // What cannot fit is refused before its rendering and its tokens take memory.
+    let most = loaded.ledger.most_context() as usize;
+    let least_tokens = text_bytes(&request.prompt) / tokenizer.longest_token_bytes();
+    if least_tokens > most {
+        return Err(context_full(least_tokens, most, loaded.info.context_trained));
+    }
     let mut ids = match &request.prompt {
         Prompt::Tokens(ids) => ids.clone(),
         Prompt::Raw(text) => with_bos(loaded, tokenizer.encode(text, true)),
@@ -400,6 +408,15 @@ fn with_bos(loaded: &Loaded, mut ids: Vec<u32>) -> Vec<u32> {
         ids.insert(0, bos);
     }
     ids
+}
+
+/// Bytes of text in a prompt.
+fn text_bytes(prompt: &Prompt) -> usize {
+    match prompt {
+        Prompt::Tokens(_) => 0,
+        Prompt::Raw(text) => text.len(),
+        Prompt::Chat(messages) | Prompt::Continue(messages) => messages.iter().map(|m| m.content.len()).sum(),
+    }
 }
 
 fn common_prefix(a: &[u32], b: &[u32]) -> usize {

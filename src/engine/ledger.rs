@@ -41,6 +41,7 @@ pub struct Ledger {
     prefill_batch: Option<u32>,
     costs: Costs,
     base_bytes: u64,
+    logit_rows: u64,
     plan: Option<Plan>,
     /// What `auto` was resolved to; shrinks under pressure, grows only when asked.
     automatic_bytes: Option<u64>,
@@ -57,6 +58,7 @@ impl Ledger {
             prefill_batch,
             costs,
             base_bytes: 0,
+            logit_rows: 1,
             plan: None,
             automatic_bytes: None,
             peak_weight_bytes: 0,
@@ -88,6 +90,19 @@ impl Ledger {
         self.plan.as_ref().map_or(0, |plan| plan.context)
     }
 
+    /// Positions that the context may ever hold, whatever the budget.
+    pub fn most_context(&self) -> u32 {
+        match self.context {
+            ContextRequest::Explicit(context) => context,
+            ContextRequest::Automatic { most, .. } => most,
+        }
+    }
+
+    /// Makes room in the plans to come for the logits of so many positions at once; 1 at first.
+    pub fn hold_logits(&mut self, rows: usize) {
+        self.logit_rows = rows.max(1) as u64;
+    }
+
     /// Most that pins and ring were given together.
     pub fn peak_weight_bytes(&self) -> u64 {
         self.peak_weight_bytes
@@ -103,9 +118,11 @@ impl Ledger {
         self.looked = Some(now);
         // What an unlimited machine could spare is no measure of what this model takes.
         let held = bytes.min(self.plan.as_ref().map_or(bytes, |plan| plan.full_bytes));
-        let less = self.watch.observe(now, memory::pressure(), held);
+        // Less than the least would only end the answer.
+        let least = self.plan.as_ref().map_or(0, |plan| plan.least_bytes);
+        let less = self.watch.observe(now, memory::pressure(), held).map(|less| less.max(least));
         self.automatic_bytes = Some(less.unwrap_or(bytes));
-        less.is_some()
+        less.is_some_and(|less| less < held)
     }
 
     /// Bytes of the KV cache once it holds `positions`.
@@ -125,9 +142,17 @@ impl Ledger {
         }
     }
 
-    /// Measures what the process holds beside the parts that are priced by themselves; it only grows.
+    /// Measures what the process holds beside the parts that are priced by themselves; while a conversation goes on it
+    /// only grows.
     pub fn measure_base(&mut self, model: &Model) {
         self.measure(model.store(), model.cache().bytes() as u64, model.buffer_bytes() as u64);
+    }
+
+    /// The same after something large may have gone: what was held before no longer counts.
+    pub fn measure_base_anew(&mut self, model: &Model) {
+        memory::give_back_freed();
+        self.base_bytes = 0;
+        self.measure_base(model);
     }
 
     /// The same in mid-pass, from what the pass knows of the parts. Whether more is resident than the budget allows: a
@@ -172,7 +197,7 @@ impl Ledger {
             base_bytes: self.base_bytes,
             resident_bytes: 0,
             scratch: self.costs.scratch,
-            logits_bytes: self.costs.logits_bytes,
+            logits_bytes: self.costs.logits_bytes * self.logit_rows,
             kv: self.costs.kv,
             context: self.context,
             used_positions: used,

@@ -149,6 +149,8 @@ impl Loaded {
         let cache = self.model.cache_mut();
         cache.rewind(0);
         cache.trim();
+        // With the conversation its text is gone.
+        self.ledger.measure_base_anew(&self.model);
         if let Ok(plan) = self.ledger.plan(self.model.store().table(), 0, 1) {
             self.ledger.adopt(plan, self.model.store_mut());
         }
@@ -161,7 +163,13 @@ impl Loaded {
     /// That much does not fit the budget.
     pub fn make_room(&mut self, used: u32, prompt: u32) -> Result<(), Failure> {
         self.ledger.measure_base(&self.model);
-        let plan = self.ledger.plan(self.model.store().table(), used, prompt)?;
+        let mut plan = self.ledger.plan(self.model.store().table(), used, prompt);
+        if plan.is_err() {
+            // Perhaps for the sake of what is held no longer: a long prompt's text, another chat.
+            self.ledger.measure_base_anew(&self.model);
+            plan = self.ledger.plan(self.model.store().table(), used, prompt);
+        }
+        let plan = plan?;
         let batch = plan.batch.min(prompt).max(1) as usize;
         if batch < self.model.batch() {
             self.model.set_batch(batch, 1);

@@ -96,6 +96,12 @@ impl Tokenizer {
         &self.warnings
     }
 
+    /// Bytes of text that one token stands for at most.
+    pub fn longest_token_bytes(&self) -> usize {
+        // A character unknown to the vocabulary has up to four.
+        self.vocab.longest().max(4)
+    }
+
     /// The ids of `text`, without BOS. `parse_special` takes the spelling of control tokens for the tokens.
     pub fn encode(&self, text: &str, parse_special: bool) -> Vec<u32> {
         self.encode_bytes(text.as_bytes(), parse_special)

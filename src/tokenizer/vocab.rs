@@ -87,6 +87,11 @@ impl Vocab {
         Ok(Self { texts, attributes, table, seed, longest })
     }
 
+    /// Bytes of the longest token.
+    pub(super) fn longest(&self) -> usize {
+        self.longest
+    }
+
     pub(super) fn len(&self) -> usize {
         self.attributes.len()
     }

@@ -12,7 +12,7 @@ use std::fs;
 
 pub use cgroup::{CgroupMemory, cgroup};
 pub use file_cache::file_cache_bytes;
-pub use heap::keep_small as keep_heap_small;
+pub use heap::{give_back_freed, keep_small as keep_heap_small};
 pub use pressure::{Pressure, PressureWatch, pressure};
 
 /// What stays free for everybody else when the budget is automatic.

@@ -8,12 +8,24 @@ pub fn keep_small() {
     no_unasked_huge_pages();
 }
 
+/// Gives what is freed but still in the allocator's hands back to the kernel: takes milliseconds, for quiet moments.
+pub fn give_back_freed() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    gnu::trim();
+}
+
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod gnu {
     use std::ffi::c_int;
 
     unsafe extern "C" {
         fn mallopt(parameter: c_int, value: c_int) -> c_int;
+        fn malloc_trim(pad: usize) -> c_int;
+    }
+
+    pub(super) fn trim() {
+        // SAFETY: the call takes an integer and locks the allocator itself.
+        unsafe { malloc_trim(0) };
     }
 
     // malloc.h of the GNU C library.
