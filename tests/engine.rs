@@ -120,6 +120,32 @@ fn a_cancelled_prompt_leaves_the_cache_as_it_was() {
 }
 
 #[test]
+fn what_a_conversation_gone_back_no_longer_needs_is_given_back() {
+    let (mut engine, _) = Engine::loaded(load(model("llama")));
+    finished(engine.answer(request(tokens(100), 20)));
+    let long = engine.handle.snapshots().borrow().memory.kv_bytes;
+    finished(engine.answer(request(tokens(10), 2)));
+    let short = engine.handle.snapshots().borrow().memory.kv_bytes;
+    assert_eq!(long, 4 * short, "120 positions took four pages, 12 take one");
+}
+
+#[test]
+fn a_prompt_that_cannot_fit_is_refused_before_it_is_cut_into_tokens() {
+    let (mut engine, _) = Engine::loaded(load(model("llama")));
+    let before = engine.handle.snapshots().borrow().memory.base_bytes;
+    for prompt in [
+        Prompt::Raw("word ".repeat(4 << 20)),
+        Prompt::Chat(vec![Message { role: Role::User, content: "word ".repeat(4 << 20) }]),
+    ] {
+        let End::Broken(failure) = engine.answer(request(prompt, 1)) else { panic!("20 MiB fit 128 tokens") };
+        assert_eq!(failure.kind, FailureKind::ContextFull, "{}", failure.message);
+    }
+    finished(engine.answer(request(tokens(10), 2)));
+    let after = engine.handle.snapshots().borrow().memory.base_bytes;
+    assert!(after < before + (16 << 20), "{before} bytes held before, {after} after");
+}
+
+#[test]
 fn a_prompt_longer_than_the_context_is_refused_and_a_shorter_one_works() {
     let (mut engine, _) = Engine::loaded(load(model("llama")));
     let End::Broken(failure) = engine.answer(request(tokens(129), 1)) else { panic!("not refused") };

@@ -209,12 +209,11 @@ impl Generation<'_> {
 
     /// Keeps the answer's figures current, so that they are right whenever it ends.
     fn note_decode(&mut self, loaded: &mut Loaded, started: Instant, before: &Counters) {
-        let store = loaded.model.store();
+        let now = loaded.model.store().counters();
         // The first token came out of the prefill.
         let passes = loaded.cached.len() as u32 - self.stats.prompt_tokens;
         self.stats.decode_s = started.elapsed().as_secs_f64();
         self.stats.decode_tok_s = if passes == 0 { 0.0 } else { f64::from(passes) / self.stats.decode_s };
-        let now = store.counters();
         self.stats.decode_streamed_bytes = now.streamed_bytes - before.streamed_bytes;
         self.stats.decode_expert_uses = now.expert_uses - before.expert_uses;
         self.stats.decode_expert_hits = now.expert_hits - before.expert_hits;
@@ -225,8 +224,13 @@ impl Generation<'_> {
             let compute_s = (self.stats.decode_s - waited_s) / passes;
             // A disk that does better than when it was measured is that good.
             let reached = self.stats.decode_streamed_bytes as f64 / self.stats.decode_s;
-            if passes >= SETTLED_TOKENS && loaded.speeds.disk_bytes_s > 0.0 {
-                loaded.speeds.disk_bytes_s = loaded.speeds.disk_bytes_s.max(reached);
+            if passes >= SETTLED_TOKENS && streamed > 0.0 {
+                // One that was not measured, since all fitted when the model was loaded, is as good as it has been.
+                let measured = match loaded.speeds.disk_bytes_s {
+                    0.0 => now.read_bytes as f64 * 1e6 / now.disk_busy_us.max(1) as f64,
+                    measured => measured,
+                };
+                loaded.speeds.disk_bytes_s = measured.max(reached);
             }
             self.figures.set_bound(loaded.speeds, streamed, loaded.info.touched_bytes_per_token, compute_s);
         }
