@@ -32,9 +32,6 @@ pub(super) trait Blocks {
     /// The order in which the int8 kernels add the products of a super-block's sub-blocks of 32.
     const ORDER: [usize; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
 
-    /// Whether memory is fetched ahead row by row (see the walk of the int8 kernels): as measured for the format.
-    const FETCH_COLUMNS: bool = false;
-
     /// Writes the `LEN` integers of a block of `BYTES` bytes to the start of `q`.
     fn unpack(block: &[u8], q: &mut [i8]) -> Scales;
 }
@@ -141,7 +138,6 @@ impl Blocks for Q5_1 {
 impl Blocks for Q8_0 {
     const LEN: usize = 32;
     const BYTES: usize = 34;
-    const FETCH_COLUMNS: bool = true;
 
     #[inline(always)]
     fn unpack(block: &[u8], q: &mut [i8]) -> Scales {
@@ -258,7 +254,6 @@ impl Blocks for Q5K {
     const LEN: usize = 256;
     const BYTES: usize = 176;
     const MIN: bool = true;
-    const FETCH_COLUMNS: bool = true;
 
     #[inline(always)]
     fn unpack(block: &[u8], q: &mut [i8]) -> Scales {

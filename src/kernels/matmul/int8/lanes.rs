@@ -40,8 +40,6 @@ pub(super) trait Simd: Copy {
     /// `c - a * b`, rounded once.
     fn neg_mul_add(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
 
-    /// Fetches a line of memory, at any address, into the cache; nothing where there is no instruction for it.
-    fn fetch(self, _line: *const u8) {}
     /// # Safety
     /// `to` has room for `LANES` elements.
     unsafe fn store(self, to: *mut f32, a: Self::F);
@@ -67,7 +65,6 @@ pub(super) trait Simd: Copy {
 /// What is fetched into the cache, from any address on, while rows are loaded: a line for each 64 bytes loaded, or one.
 #[derive(Clone, Copy)]
 pub(super) enum Ahead {
-    Nothing,
     Same(*const u8),
     Line(*const u8),
 }
@@ -77,8 +74,8 @@ pub(super) enum Ahead {
 pub(super) struct Rows {
     base: *const u8,
     stride: usize,
-    /// Where to fetch ahead, if loads do that, in a region of `LANES` x `block_bytes`.
-    ahead: Option<*const u8>,
+    /// Where to fetch ahead, in a region of `LANES` x `block_bytes`.
+    ahead: *const u8,
     block_bytes: usize,
 }
 
@@ -87,7 +84,7 @@ impl Rows {
     /// `block_bytes` bytes are readable at `base` in each of the rows, `stride` bytes apart, of the vectors that these
     /// are loaded into.
     #[inline(always)]
-    pub(super) unsafe fn new(base: *const u8, stride: usize, ahead: Option<*const u8>, block_bytes: usize) -> Self {
+    pub(super) unsafe fn new(base: *const u8, stride: usize, ahead: *const u8, block_bytes: usize) -> Self {
         Self { base, stride, ahead, block_bytes }
     }
 
@@ -102,10 +99,7 @@ impl Rows {
     /// What it fetches ahead: by `how`, from where what stands for bytes from `offset` on of each row begins.
     #[inline(always)]
     fn ahead(&self, lanes: usize, t: usize, offset: usize, how: fn(*const u8) -> Ahead) -> Ahead {
-        match self.ahead {
-            Some(ahead) => how(ahead.wrapping_add((t * self.block_bytes + offset) * lanes)),
-            None => Ahead::Nothing,
-        }
+        how(self.ahead.wrapping_add((t * self.block_bytes + offset) * lanes))
     }
 }
 
@@ -142,7 +136,6 @@ pub(super) trait Lanes: Copy {
     fn mul_add(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
     fn neg_mul_add(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
 
-    fn fetch(self, line: *const u8);
     /// # Safety
     /// `to` has room for `ROWS` elements.
     unsafe fn store(self, to: *mut f32, a: Self::F);
@@ -256,11 +249,6 @@ impl<S: Simd, const T: usize> Lanes for Wide<S, T> {
     #[inline(always)]
     fn splat_f32(self, x: f32) -> Self::F {
         [self.0.splat_f32(x); T]
-    }
-
-    #[inline(always)]
-    fn fetch(self, line: *const u8) {
-        self.0.fetch(line);
     }
 
     #[inline(always)]

@@ -32,8 +32,6 @@ pub(super) trait Dots {
 
 /// Bytes beyond the next group of rows that are fetched while this one is computed.
 const FURTHER: usize = 1024;
-/// Bytes that columns are fetched ahead in each row.
-const COLUMNS: usize = 1024;
 
 /// Computes a tile: with `U` positions and, where there are many, `T` vectors of rows at a time.
 ///
@@ -66,35 +64,18 @@ fn groups<L: Lanes>(rows: usize) -> impl Iterator<Item = usize> {
 /// The blocks number `block` of the rows from `row` on, and what is fetched into the cache while they are used.
 ///
 /// Memory is quickest read front to back. So while one group of rows is computed, the next one, which follows it, is
-/// fetched, and a bit more, as its last row is needed as soon as its first. Of formats whose groups take much room in the
-/// first-level cache, what comes next in each row of this group is fetched instead.
+/// fetched, and a bit more, as its last row is needed as soon as its first. That holds also where two groups take more
+/// room than the first-level cache has.
 ///
 /// # Safety
 /// The tile has the rows and the block.
 #[inline(always)]
-unsafe fn rows_at<L: Lanes, B: Blocks>(l: L, tile: &Tile<'_>, row: usize, block: usize) -> Rows {
+unsafe fn rows_at<L: Lanes, B: Blocks>(tile: &Tile<'_>, row: usize, block: usize) -> Rows {
     let group = tile.weights.as_ptr().wrapping_add(row * tile.row_bytes);
     let base = group.wrapping_add(block * B::BYTES);
-    let ahead = if B::FETCH_COLUMNS && L::ROWS > 8 {
-        fetch_columns::<L, B>(l, tile, row, block);
-        None
-    } else {
-        Some(group.wrapping_add(L::ROWS * (tile.row_bytes + block * B::BYTES) + FURTHER))
-    };
+    let ahead = group.wrapping_add(L::ROWS * (tile.row_bytes + block * B::BYTES) + FURTHER);
     // SAFETY: the rows and the block are part of the weights.
     unsafe { Rows::new(base, tile.row_bytes, ahead, B::BYTES) }
-}
-
-/// Fetches, of each row of a group, the lines that begin in the block that comes `COLUMNS` bytes after `block`.
-#[inline(always)]
-fn fetch_columns<L: Lanes, B: Blocks>(l: L, tile: &Tile<'_>, row: usize, block: usize) {
-    let from = block * B::BYTES + COLUMNS;
-    let (row, from) = if from < tile.row_bytes { (row, from) } else { (row + L::ROWS, from - tile.row_bytes) };
-    for line in (from.next_multiple_of(64)..from + B::BYTES).step_by(64) {
-        for row in row..row + L::ROWS {
-            l.fetch(tile.weights.as_ptr().wrapping_add(row * tile.row_bytes + line));
-        }
-    }
 }
 
 /// One position, its accumulators in registers.
@@ -108,7 +89,7 @@ unsafe fn one<L: Lanes, D: Dots>(l: L, tile: &Tile<'_>, acts: &Activations, posi
         let mut acc = l.zero();
         for block in 0..blocks {
             // SAFETY: the rows, the block and the position are there, as asked of the caller.
-            unsafe { D::add_one(l, &rows_at::<L, D::Blocks>(l, tile, row, block), acts, block, position, &mut acc) };
+            unsafe { D::add_one(l, &rows_at::<L, D::Blocks>(tile, row, block), acts, block, position, &mut acc) };
         }
         // SAFETY: the rows of the position are inside the output and this thread's own.
         unsafe { l.store(tile.out.data.add(position * tile.out.stride + row), acc) };
@@ -136,7 +117,7 @@ unsafe fn many<L: Lanes, D: Dots, const U: usize>(l: L, tile: &Tile<'_>, acts: &
         for block in 0..blocks {
             // SAFETY: the rows, the block and the positions are there, as asked of the caller.
             unsafe {
-                let rows = rows_at::<L, D::Blocks>(l, tile, row, block);
+                let rows = rows_at::<L, D::Blocks>(tile, row, block);
                 D::add_many::<L, U>(l, &rows, acts, block, positions, sums);
             }
         }

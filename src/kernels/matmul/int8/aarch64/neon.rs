@@ -90,12 +90,6 @@ impl<P: Products> Simd for Neon<P> {
     }
 
     #[inline(always)]
-    fn fetch(self, line: *const u8) {
-        // SAFETY: a prefetch may be of any address.
-        unsafe { asm!("prfm pldl1keep, [{}]", in(reg) line, options(nostack, preserves_flags, readonly)) }
-    }
-
-    #[inline(always)]
     unsafe fn store(self, to: *mut f32, a: float32x4_t) {
         // SAFETY: the caller vouches for the room, `self` for the instruction.
         unsafe { vst1q_f32(to, a) }
@@ -104,11 +98,11 @@ impl<P: Products> Simd for Neon<P> {
     #[inline(always)]
     unsafe fn transpose(self, from: *const u8, stride: usize, ahead: Ahead) -> [uint32x4_t; 4] {
         // Four rows of 16 bytes are one line.
-        if let Ahead::Same(line) | Ahead::Line(line) = ahead {
-            self.fetch(line);
-        }
-        // SAFETY: the caller vouches for 16 bytes in each of 4 rows; `self` for the instructions.
+        let (Ahead::Same(line) | Ahead::Line(line)) = ahead;
+        // SAFETY: the caller vouches for 16 bytes in each of 4 rows; a prefetch may be of any address; `self` for the
+        // instructions.
         unsafe {
+            asm!("prfm pldl1keep, [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
             let row = |i: usize| vreinterpretq_u32_u8(vld1q_u8(from.add(i * stride)));
             let (a, b) = (vtrn1q_u32(row(0), row(1)), vtrn1q_u32(row(2), row(3)));
             let (c, d) = (vtrn2q_u32(row(0), row(1)), vtrn2q_u32(row(2), row(3)));

@@ -74,12 +74,6 @@ impl<const VNNI: bool> Simd for Ymm<VNNI> {
     }
 
     #[inline(always)]
-    fn fetch(self, line: *const u8) {
-        // SAFETY: a prefetch may be of any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) }
-    }
-
-    #[inline(always)]
     unsafe fn store(self, to: *mut f32, a: __m256) {
         // SAFETY: the caller vouches for the room, `self` for the instruction.
         unsafe { _mm256_storeu_ps(to, a) }

@@ -73,12 +73,6 @@ impl Simd for Zmm {
     }
 
     #[inline(always)]
-    fn fetch(self, line: *const u8) {
-        // SAFETY: a prefetch may be of any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) }
-    }
-
-    #[inline(always)]
     unsafe fn store(self, to: *mut f32, a: __m512) {
         // SAFETY: the caller vouches for the room, `self` for the instruction.
         unsafe { _mm512_storeu_ps(to, a) }
