@@ -4,7 +4,7 @@ use super::super::{Activations, Isa};
 use crate::gguf::TensorType;
 
 /// Positions that a tile has at most: its accumulators then stay in the first-level cache.
-pub(super) const TILE_POSITIONS: usize = 64;
+pub(super) const TILE_POSITIONS: usize = 128;
 
 /// Consecutive rows of one matrix against some positions.
 pub(super) struct Tile<'a> {

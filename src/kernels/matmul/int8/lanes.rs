@@ -162,6 +162,12 @@ pub(super) trait Lanes: Copy {
         low: [&[[i8; 4]; N]; U],
         mut start: [Self::V; U],
     ) -> [Self::V; U] {
+        if U == 1 {
+            // The planes side by side: there is nothing else to do while one sum waits for the last product.
+            let [of_256, ones] = self.dot::<N, 2>(bits, w, [high[0], low[0]], [self.splat(0), start[0]]);
+            start[0] = self.add(ones, self.shl::<8>(of_256));
+            return start;
+        }
         let of_256 = self.dot::<N, U>(bits, w, high, [self.splat(0); U]);
         for u in 0..U {
             start[u] = self.add(start[u], self.shl::<8>(of_256[u]));

@@ -18,6 +18,17 @@ impl Zmm {
     }
 }
 
+/// For each number of four bits, those on bit 4 of four bytes.
+const FOUR_BITS: [u32; 16] = {
+    let mut entries = [0; 16];
+    let mut i = 0;
+    while i < 16 {
+        entries[i as usize] = ((i & 1) | (i & 2) << 7 | (i & 4) << 14 | (i & 8) << 21) << 4;
+        i += 1;
+    }
+    entries
+};
+
 /// Defines operations that are one expression of intrinsics.
 macro_rules! ops {
     ($(fn $name:ident $(<$n:ident>)? ($($arg:ident: $ty:ty),*) -> $out:ty = $body:expr;)*) => {
@@ -52,12 +63,9 @@ impl Simd for Zmm {
             _ => _mm512_srai_epi32::<24>(a),
         };
         fn set_bit_4<J>(a: __m512i, bits: __m512i) -> __m512i = {
-            // The byte that holds the four bits, onto all bytes of the lane; each then tests a bit of it.
-            let byte = (J / 2 * 0x0101_0101) as i32;
-            let everywhere = _mm512_set4_epi32(byte + 0x0c0c_0c0c, byte + 0x0808_0808, byte + 0x0404_0404, byte);
-            let test = _mm512_set1_epi32(if J.is_multiple_of(2) { 0x0804_0201 } else { 0x8040_2010_u32 as i32 });
-            let set = _mm512_test_epi8_mask(_mm512_shuffle_epi8(bits, everywhere), test);
-            _mm512_mask_add_epi8(a, set, a, _mm512_set1_epi8(16))
+            // The entry for each lane's four bits: by index, of which the instruction looks at no more.
+            let entries = _mm512_loadu_si512(FOUR_BITS.as_ptr().cast());
+            _mm512_or_si512(a, _mm512_permutexvar_epi32(_mm512_srlv_epi32(bits, _mm512_set1_epi32(4 * J as i32)), entries))
         };
         fn lookup(table: &[u8; 16], index: __m512i) -> __m512i =
             _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast())), index);
