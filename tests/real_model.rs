@@ -15,17 +15,7 @@ use sipllm::model::{NoHooks, Want};
 const QUESTION: &str = "What is the capital of France?";
 
 /// Prose to read, about 300 tokens of it.
-const TEXT: &str = "The lighthouse stood on a low rock two miles from the harbour, and in winter the boat could not land for \
-weeks at a time. The keeper had grown used to it. He rose before the light failed, trimmed the lamp, wound the clock that \
-turned the lens, and wrote a line in the book: the wind, the sea, the ships that passed. When the fog came he sounded the \
-horn every two minutes until his arms ached. There was a garden of four cabbages behind the tower, sheltered by a wall that \
-his father had built, and a cat who disliked the noise and slept through every storm. On clear nights he could see the lamps \
-of the town, and once, in a year of great cold, the northern lights had stood above them like a curtain in a draught. He \
-wrote that down too. People asked him whether he was lonely. He answered that he had never had the time to find out. The \
-light had to be kept, and the light did not care whether he was happy. In the spring a letter came from the harbour board. \
-The lamp would be replaced by an electric one, which needed no keeper and no clock, and a man would come by boat four times \
-a year to wipe the glass. He read the letter twice, put it into the book between two pages of weather, and went up to trim \
-the wick, because the sun was going down and nobody had yet come to do it for him.";
+const TEXT: &str = include_str!("data/prose.txt");
 
 fn request(kernel: KernelKind, budget: Budget) -> LoadRequest {
     LoadRequest {
