@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::engine::protocol::{Budget, KernelKind, KvType, Residency, SourceKind};
+use crate::config::MOST_QUOTED;
+use crate::engine::protocol::{Budget, KernelKind, KvType, Residency, Sampling, SourceKind};
+use crate::sanitize::line;
 use crate::size::{parse_budget, parse_size};
 
 /// Chat in the terminal with a language model that may be larger than the memory it is given.
@@ -62,13 +64,13 @@ pub struct EngineArgs {
     #[arg(short = 'm', long = "model", value_name = "MODEL", global = true)]
     pub model_flag: Option<String>,
     /// Memory for the whole process: 1.5G, 60% (of full residency), auto, or 0 for the least that runs
-    #[arg(long, value_name = "SIZE", global = true, value_parser = parse_budget)]
+    #[arg(long, value_name = "SIZE", global = true, allow_negative_numbers = true, value_parser = parse_budget)]
     pub budget: Option<Budget>,
     /// Threads that compute; default: one a physical core
-    #[arg(long, value_name = "N", global = true, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", global = true, allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
     /// Tokens of context, guaranteed or refused; default: what fits, up to 4096
-    #[arg(long, value_name = "TOKENS", global = true, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "TOKENS", global = true, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub ctx: Option<u32>,
     /// Arithmetic of matrix products
     #[arg(long, value_enum, global = true)]
@@ -83,10 +85,10 @@ pub struct EngineArgs {
     #[arg(long, value_enum, global = true)]
     pub kv: Option<KvType>,
     /// Prompt positions in one pass over the weights; default: as many as fit
-    #[arg(long, value_name = "P", global = true, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "P", global = true, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub prefill_batch: Option<u32>,
     /// Read at most this many bytes a second, to play a slower disk
-    #[arg(long, value_name = "SIZE", global = true, value_parser = parse_rate)]
+    #[arg(long, value_name = "SIZE", global = true, allow_negative_numbers = true, value_parser = parse_rate)]
     pub disk_limit: Option<u64>,
     /// Read this configuration file instead of the usual one
     #[arg(long, value_name = "FILE", global = true)]
@@ -101,25 +103,25 @@ pub struct AnswerArgs {
     #[arg(long, value_name = "TEXT")]
     pub system: Option<String>,
     /// Temperature; 0 always takes the most likely token
-    #[arg(long, value_name = "T", value_parser = parse_temperature)]
+    #[arg(long, value_name = "T", allow_negative_numbers = true, value_parser = parse_temperature)]
     pub temp: Option<f32>,
     /// Choose among this many most likely tokens; 0 is all
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
     pub top_k: Option<u32>,
     /// Choose among the most likely tokens that together have this probability
-    #[arg(long, value_name = "P", value_parser = parse_share)]
+    #[arg(long, value_name = "P", allow_negative_numbers = true, value_parser = parse_share)]
     pub top_p: Option<f32>,
     /// Drop tokens less likely than this share of the most likely one
-    #[arg(long, value_name = "P", value_parser = parse_share)]
+    #[arg(long, value_name = "P", allow_negative_numbers = true, value_parser = parse_share)]
     pub min_p: Option<f32>,
     /// Make recent tokens less likely; 1 changes nothing
-    #[arg(long, value_name = "R", value_parser = parse_penalty)]
+    #[arg(long, value_name = "R", allow_negative_numbers = true, value_parser = parse_penalty)]
     pub repeat_penalty: Option<f32>,
     /// Seed of the random choice; the same seed gives the same answer
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// At most this many tokens in an answer; default: to its own end, or that of the context
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true)]
     pub max_tokens: Option<u32>,
     /// End the answer at this text; may be given more than once
     #[arg(long, value_name = "TEXT")]
@@ -175,13 +177,13 @@ pub struct BenchArgs {
     /// Path or name of the model; default: the configured one, or the one fetched last
     pub model: Option<String>,
     /// Tokens of the prompt
-    #[arg(short = 'p', long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'p', long, value_name = "N", allow_negative_numbers = true, default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     pub prompt_tokens: u32,
     /// Tokens to generate
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
     pub gen_tokens: u32,
     /// Repetitions; the median counts
-    #[arg(short = 'r', long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'r', long, value_name = "N", allow_negative_numbers = true, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub repetitions: u32,
     /// Show the time that each kind of work takes
     #[arg(long)]
@@ -361,19 +363,23 @@ fn parse_rate(text: &str) -> Result<u64, String> {
 }
 
 fn parse_in(text: &str, what: &str, holds: fn(f32) -> bool) -> Result<f32, String> {
-    text.trim().parse().ok().filter(|&value| holds(value)).ok_or_else(|| format!("`{text}` is not {what}"))
+    text.trim()
+        .parse()
+        .ok()
+        .filter(|&value| holds(value))
+        .ok_or_else(|| format!("`{}` is not {what}", line(text, MOST_QUOTED)))
 }
 
 pub(crate) fn parse_temperature(text: &str) -> Result<f32, String> {
-    parse_in(text, "a temperature; write 0 or more, such as 0.7", |t| t >= 0.0 && t.is_finite())
+    parse_in(text, "a temperature; write 0 or more, such as 0.7", Sampling::is_temperature)
 }
 
 pub(crate) fn parse_share(text: &str) -> Result<f32, String> {
-    parse_in(text, "a share; write 0 to 1", |p| (0.0..=1.0).contains(&p))
+    parse_in(text, "a share; write 0 to 1", Sampling::is_share)
 }
 
 pub(crate) fn parse_penalty(text: &str) -> Result<f32, String> {
-    parse_in(text, "a penalty; write a number above 0, such as 1.1", |r| r > 0.0 && r.is_finite())
+    parse_in(text, "a penalty; write a number above 0, such as 1.1", Sampling::is_penalty)
 }
 
 fn parse_sha256(text: &str) -> Result<String, String> {

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+pub(crate) use keys::MOST_QUOTED;
 pub use keys::{KEYS, Key, Kind};
 
 use crate::cli::{AnswerArgs, ChatArgs, EngineArgs, Switch};

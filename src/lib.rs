@@ -22,6 +22,7 @@
 //! * [`places`]: the platform's folders for configuration, data, state and caches.
 //! * [`suggest`]: "did you mean".
 //! * [`fault`]: faults that tests ask for.
+//! * [`small_file`]: files that a user names and that are read whole.
 //! * [`size`]: sizes and budgets as people write and read them.
 
 pub mod catalog;
@@ -41,6 +42,7 @@ pub mod sampler;
 pub mod sanitize;
 pub mod session;
 pub mod size;
+pub mod small_file;
 pub mod suggest;
 pub mod tokenizer;
 pub mod tui;

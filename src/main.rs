@@ -52,10 +52,17 @@ fn report(error: &anyhow::Error) {
     }
 }
 
-/// The text without line breaks and control characters: it may quote a file's contents.
+/// Characters of a line; what is longer quotes a stranger.
+const LONGEST: usize = 2000;
+
+/// The text without line breaks and control characters, and not longer than can be read: it may quote a file's contents.
 fn one_line(text: &str) -> String {
     let words: Vec<&str> = text.split(['\n', '\r']).map(str::trim).filter(|part| !part.is_empty()).collect();
-    sanitize(&words.join("; ")).replace(char::is_control, "\u{fffd}")
+    let safe = sanitize(&words.join("; ")).replace(char::is_control, "\u{fffd}");
+    match safe.char_indices().nth(LONGEST) {
+        Some((at, _)) => format!("{}...", &safe[..at]),
+        None => safe,
+    }
 }
 
 /// Whoever read the output has gone: not a failure of ours.

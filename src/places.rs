@@ -9,6 +9,11 @@ use directories::ProjectDirs;
 #[error("no home folder is known for this user; set SIPLLM_DATA_DIR to a folder for models and chats")]
 pub struct NoHome;
 
+/// Whether the error says that there is nothing at a path: neither there nor, where a home is `/dev/null`, above it.
+pub fn is_absent(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
+}
+
 fn project() -> Option<ProjectDirs> {
     ProjectDirs::from("", "", "sipllm")
 }

@@ -31,6 +31,34 @@ impl Default for Sampling {
     }
 }
 
+impl Sampling {
+    pub fn is_temperature(value: f32) -> bool {
+        value >= 0.0 && value.is_finite()
+    }
+
+    /// For `top_p` and `min_p`.
+    pub fn is_share(value: f32) -> bool {
+        (0.0..=1.0).contains(&value)
+    }
+
+    pub fn is_penalty(value: f32) -> bool {
+        value > 0.0 && value.is_finite()
+    }
+
+    /// The same with the usual value wherever one makes no sense: for what a stranger's file says.
+    pub fn sound(self) -> Self {
+        let usual = Self::default();
+        let or = |value, holds: fn(f32) -> bool, usual| if holds(value) { value } else { usual };
+        Self {
+            temperature: or(self.temperature, Self::is_temperature, usual.temperature),
+            top_p: or(self.top_p, Self::is_share, usual.top_p),
+            min_p: or(self.min_p, Self::is_share, usual.min_p),
+            repeat_penalty: or(self.repeat_penalty, Self::is_penalty, usual.repeat_penalty),
+            ..self
+        }
+    }
+}
+
 /// A token that may be chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Candidate {

@@ -23,6 +23,24 @@ pub fn sanitize(text: &str) -> Cow<'_, str> {
     Sanitizer::default().push(text)
 }
 
+/// `text` as one line of at most so many characters, for messages that quote what a stranger wrote.
+pub fn line(text: &str, characters: usize) -> String {
+    let mut words = String::new();
+    for word in sanitize(text).split_whitespace() {
+        if !words.is_empty() {
+            words.push(' ');
+        }
+        words.push_str(word);
+        if words.len() > characters.saturating_mul(4) {
+            break;
+        }
+    }
+    match words.char_indices().nth(characters) {
+        Some((at, _)) => format!("{}...", words[..at].trim_end()),
+        None => words,
+    }
+}
+
 /// Sanitises text that comes in pieces: the pieces together are what [`sanitize`] makes of the whole.
 #[derive(Clone, Debug, Default)]
 pub struct Sanitizer {
@@ -140,6 +158,13 @@ mod tests {
         // What is left out between them makes no room for more.
         let hidden = "\u{301}\u{202E}\x1b".repeat(50);
         assert_eq!(sanitize(&hidden), "\u{301}".repeat(10));
+    }
+
+    #[test]
+    fn a_line_is_one_and_short_whatever_it_is_made_of() {
+        assert_eq!(line("a\x1b[31m\r\n\tb\u{202E}\u{2028}c\x07", 20), "a[31m b c");
+        assert_eq!(line(&"x".repeat(5000), 10), "xxxxxxxxxx...");
+        assert_eq!(line("one two three", 8), "one two...");
     }
 
     fn awkward() -> impl Strategy<Value = String> {

@@ -1,8 +1,11 @@
 //! Sizes and budgets as people write and read them: binary units throughout, so `512M` is 512 MiB.
 
 use crate::engine::protocol::Budget;
+use crate::sanitize::line;
 
 const KIB: f64 = 1024.0;
+/// Characters of a wrong size that its message quotes.
+const MOST_QUOTED: usize = 60;
 
 /// A size that could not be understood; the message says what would be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,7 +27,7 @@ pub enum BudgetChange {
 
 /// Bytes from `512M`, `1.5G`, `1.5 GiB`, `300 kb` or a plain number of bytes.
 pub fn parse_size(text: &str) -> Result<u64, SizeError> {
-    let error = || SizeError { text: text.to_owned(), wanted: "a size such as 512M, 1.5G or 900K" };
+    let error = || SizeError { text: line(text, MOST_QUOTED), wanted: "a size such as 512M, 1.5G or 900K" };
     let trimmed = text.trim();
     let digits = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(trimmed.len());
     let number: f64 = trimmed[..digits].parse().map_err(|_| error())?;
@@ -45,7 +48,7 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
 /// A budget: a size, a percentage of full residency, `auto`, or `0` (also `least`) for the least that runs.
 pub fn parse_budget(text: &str) -> Result<Budget, SizeError> {
     let error = || SizeError {
-        text: text.to_owned(),
+        text: line(text, MOST_QUOTED),
         wanted: "a budget: a size such as 512M, a percentage such as 60%, auto, or 0 for the least that runs",
     };
     let trimmed = text.trim();
@@ -75,7 +78,7 @@ pub fn parse_budget_change(text: &str) -> Result<BudgetChange, SizeError> {
         Some(b'-') => (-1.0, &trimmed[1..]),
         _ => return parse_budget(trimmed).map(BudgetChange::To),
     };
-    let error = || SizeError { text: text.to_owned(), wanted: "a step such as +10% or -64M" };
+    let error = || SizeError { text: line(text, MOST_QUOTED), wanted: "a step such as +10% or -64M" };
     if let Some(percent) = rest.strip_suffix('%') {
         let p: f64 = percent.trim().parse().map_err(|_| error())?;
         return if p.is_finite() { Ok(BudgetChange::ByShare(sign * p / 100.0)) } else { Err(error()) };

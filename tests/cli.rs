@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use common::sipllm_at;
 use serde_json::Value;
+use sipllm::gguf::writer::Writer;
 use tempfile::TempDir;
 
 fn home() -> TempDir {
@@ -68,6 +69,14 @@ fn wrong_usage_is_exit_code_2_and_says_what_is_wrong() {
         (&["completions", "tcsh"], "[possible values:"),
         (&["--temp", "0", "run", "hi"], "stand after the command"),
         (&["bench", "a", "-m", "b"], "named twice"),
+        (&["tokenize", "a", "hi", "-m", "b"], "named twice"),
+        (&["logits", "a", "--ids", "1", "-m", "b"], "named twice"),
+        (&["models", "-m", "b"], "takes no --model"),
+        (&["/nonexistent.gguf", "run", "hi"], "`/nonexistent.gguf` stands before the command"),
+        (&["run", "hi", "--seed", "-1"], "invalid value '-1' for '--seed <S>'"),
+        (&["run", "hi", "-n", "-1"], "invalid value '-1' for '--max-tokens <N>'"),
+        (&["run", "hi", "--temp", "-1"], "is not a temperature"),
+        (&["rm", "", "--yes"], "needs the name of a model"),
         (&["rm", "x.gguf", "--resume"], "unexpected argument"),
     ] {
         let output = run(home.path(), args);
@@ -204,6 +213,13 @@ fn mistakes_in_the_configuration_name_file_line_and_key() {
     assert!(told.starts_with("/no/such.toml: "), "{told}");
     let output = sipllm_at(home.path()).arg("models").env("SIPLLM_CTX", "many").output().unwrap();
     assert_eq!(failure(&output, 1), "environment variable SIPLLM_CTX: `many` is not a number of tokens above 0");
+    let output = sipllm_at(home.path()).arg("models").env("SIPLLM_CTX", "9".repeat(100_000)).output().unwrap();
+    assert!(failure(&output, 1).len() < 200);
+    let output = sipllm_at(home.path()).arg("models").env("SIPLLM_ISA", "foo").output().unwrap();
+    let told = failure(&output, 1);
+    assert!(told.starts_with("environment variable SIPLLM_ISA: `foo` is no instruction set"), "{told}");
+    // No file is waited for without end.
+    assert_eq!(failure(&run(home.path(), &["--config", "/dev/zero", "models"]), 1), "/dev/zero: not a file");
     // Completions, the manual and the place of the file do not depend on what is in it.
     std::fs::write(&file, "x").unwrap();
     for args in [&["completions", "bash"][..], &["man"], &["config", "--path"]] {
@@ -265,9 +281,12 @@ fn rm_removes_only_what_is_in_the_library() {
     }
     assert!(failure(&run(home.path(), &["rm", "mine"]), 2).contains("--yes"));
     assert!(failure(&run(home.path(), &["rm", outside.to_str().unwrap(), "-y"]), 1).contains("remove it yourself"));
-    assert!(failure(&run(home.path(), &["rm", "other", "--yes"]), 1).contains("no model is called `other`"));
+    assert!(failure(&run(home.path(), &["rm", "other", "--yes"]), 1).contains("no model here is called `other`"));
+    assert!(failure(&run(home.path(), &["rm", "min", "--yes"]), 1).contains("rm takes a whole name: `mine`?"));
     assert!(file.exists() && outside.exists());
-    assert_eq!(success(&run(home.path(), &["rm", "mine", "--yes"])), "removed mine, 4 B\n");
+    let mut within = sipllm_at(home.path());
+    within.args(["rm", "mine.gguf", "--yes"]).current_dir(&folder);
+    assert_eq!(success(&within.output().unwrap()), "removed mine, 4 B\n");
     assert!(!file.exists());
 }
 
@@ -312,6 +331,38 @@ fn the_log_is_a_file_and_never_the_terminal() {
         assert!(failure(&with_log("trace", Path::new("/dev/null/x")), 1).starts_with("cannot log to /dev/null/x/"));
     }
     assert!(failure(&with_log("sipllm=loud", &home.path().join("state")), 1).starts_with("SIPLLM_LOG: "));
+}
+
+#[test]
+fn a_home_that_is_no_folder_is_one_without_settings_and_models() {
+    let mut command = sipllm_at(Path::new("/dev/null"));
+    assert!(success(&command.arg("models").output().unwrap()).starts_with("No model is installed in /dev/null/data"));
+}
+
+#[test]
+fn a_mistyped_command_is_said_before_a_prompt_is_waited_for() {
+    let complaint = failure(&run(home().path(), &["chta"]), 1);
+    assert!(complaint.starts_with("no model is called `chta`"), "{complaint}");
+}
+
+#[test]
+fn escape_codes_of_a_model_file_do_not_reach_the_terminal() {
+    let home = home();
+    let model = home.path().join("evil.gguf");
+    let evil = "\u{1b}[31mH\u{7}\u{1b}]0;t\u{7}\u{202e}\u{9b}31m\u{7f}\nsecond line ";
+    let mut writer = Writer::new();
+    writer.set("tokenizer.ggml.model", "gpt2");
+    writer.set("tokenizer.ggml.pre", format!("{evil}{}", "A".repeat(5000)));
+    writer.set("tokenizer.ggml.tokens", &["a", "b"][..]);
+    writer.set("tokenizer.ggml.merges", &["a b"][..]);
+    writer.set("tokenizer.chat_template", format!("{{{{ raise_exception('{evil}') }}}}"));
+    writer.write(std::fs::File::create(&model).unwrap(), |_, _| Ok(())).unwrap();
+    let output = run(home.path(), &["tokenize", model.to_str().unwrap(), "a"]);
+    success(&output);
+    let told = text(&output.stderr);
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(told.contains("[31mH") && told.len() < 400, "{told}");
+    assert!(!told.trim_end().contains(|c: char| c.is_control() || c == '\u{202e}'), "{told:?}");
 }
 
 #[test]

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use common::sipllm_at;
 use sha2::{Digest, Sha256};
+use sipllm::gguf::TensorType;
+use sipllm::gguf::writer::Writer;
 use tempfile::TempDir;
 
 /// How the played hub behaves.
@@ -27,6 +29,8 @@ struct Hub {
     /// Send so many bytes and then nothing more.
     stall: Option<usize>,
     ranges: bool,
+    /// Say how long the answer is, and of which file it is.
+    tells: bool,
     status: Option<&'static str>,
     requests: Arc<Mutex<Vec<String>>>,
 }
@@ -38,6 +42,7 @@ fn hub(body: Vec<u8>) -> Hub {
         cut: None,
         stall: None,
         ranges: true,
+        tells: true,
         status: None,
         requests: Arc::default(),
     }
@@ -85,8 +90,10 @@ impl Hub {
         let start = range.filter(|_| self.ranges).unwrap_or(0);
         let rest = &self.body[start..];
         let status = if start > 0 { "206 Partial Content" } else { "200 OK" };
-        let mut answer =
-            format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nETag: \"v1\"\r\nConnection: close\r\n", rest.len());
+        let mut answer = format!("HTTP/1.1 {status}\r\nConnection: close\r\n");
+        if self.tells {
+            answer += &format!("Content-Length: {}\r\nETag: \"v1\"\r\n", rest.len());
+        }
         if start > 0 {
             let total = self.body.len();
             answer += &format!("Content-Range: bytes {start}-{}/{total}\r\n", total - 1);
@@ -105,9 +112,13 @@ impl Hub {
     }
 }
 
+/// A model file with so many bytes of weights.
 fn model(bytes: usize) -> Vec<u8> {
-    let mut body = b"GGUF".to_vec();
-    body.extend((0..bytes as u32 / 4).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()));
+    let mut writer = Writer::new();
+    writer.tensor("weights", &[bytes as u64 / 4], TensorType::F32).unwrap();
+    let mut body = Vec::new();
+    let data: Vec<u8> = (0..bytes as u32 / 4).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    writer.write(&mut body, |_, out| out.write_all(&data)).unwrap();
     body
 }
 
@@ -161,6 +172,7 @@ fn a_file_of_the_hub_is_fetched_and_checked_by_the_sum_that_the_hub_announces() 
     assert_eq!(place.files(), ["tiny.gguf"], "nothing else is left");
     assert!(hub.requests()[0].starts_with("GET /org/repo/resolve/main/folder/tiny.gguf "));
     assert!(stderr(&output).contains("its sha256 is the one that the hub announced"), "{}", stderr(&output));
+    assert!(stderr(&output).contains(", checked"), "{}", stderr(&output));
     assert!(!stderr(&output).contains(['\u{1b}', '\r']), "plain lines where there is no terminal");
     let before = hub.requests().len();
     assert_eq!(place.pull(&address, &[WHAT]).status.code(), Some(0));
@@ -189,6 +201,46 @@ fn what_is_no_model_is_not_installed() {
     let output = place.pull(&hub.serve(), &[WHAT]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("is not a GGUF file"), "{}", stderr(&output));
+    assert_eq!(place.files(), [""; 0]);
+}
+
+#[test]
+fn a_file_cut_short_by_a_hub_that_tells_nothing_of_it_is_not_installed() {
+    let mut hub = hub(model(100_000));
+    hub.tells = false;
+    let place = Place::new();
+    let output = place.pull(&hub.serve(), &[WHAT]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("checked"), "there was no sum: {}", stderr(&output));
+    hub.cut = Some(60_000);
+    let place = Place::new();
+    let output = place.pull(&hub.serve(), &[WHAT]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("cannot be used: tensor weights: "), "{}", stderr(&output));
+    assert_eq!(place.files(), [""; 0]);
+}
+
+/// Eight seconds: the pauses between tries are the program's.
+#[test]
+fn a_hub_that_breaks_off_and_cannot_be_resumed_is_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let tries = Arc::new(Mutex::new(0));
+    let counted = tries.clone();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            *counted.lock().unwrap() += 1;
+            let mut head = String::new();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).unwrap_or(0) > 0 {}
+            let _ = stream
+                .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\nConnection: close\r\n\r\nGGUF and more");
+        }
+    });
+    let place = Place::new();
+    let output = place.pull(&address, &[WHAT]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert_eq!(*tries.lock().unwrap(), 4);
     assert_eq!(place.files(), [""; 0]);
 }
 

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use super::{ENTRIES, Entry};
 use crate::config::Settings;
-use crate::places::{self, NoHome};
+use crate::places::{self, NoHome, is_absent};
 use crate::sanitize::sanitize;
 
 /// Where models are kept.
@@ -36,7 +36,8 @@ impl Installed {
         self.names().any(|name| name == lower)
     }
 
-    pub(super) fn begins_with(&self, lower: &str) -> bool {
+    /// Whether a name of it, in lower case, begins so.
+    pub fn begins_with(&self, lower: &str) -> bool {
         self.names().any(|name| name.starts_with(lower))
     }
 
@@ -60,7 +61,7 @@ impl Library {
     pub fn installed(&self) -> io::Result<Vec<Installed>> {
         let files = match std::fs::read_dir(&self.folder) {
             Ok(files) => files,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if is_absent(&error) => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
         let mut models: Vec<Installed> = Vec::new();
@@ -109,7 +110,8 @@ pub(super) fn split_part(file: &str) -> Option<u32> {
     let tail = stem.get(stem.len().checked_sub("-00001-of-00002".len())?..)?;
     let (part, count) = tail.strip_prefix('-')?.split_once("-of-")?;
     let digits = |text: &str| text.len() == 5 && text.bytes().all(|b| b.is_ascii_digit());
-    (digits(part) && digits(count)).then(|| part.parse().ok())?
+    let (part, count) = (digits(part).then(|| part.parse().ok())??, digits(count).then(|| count.parse().ok())??);
+    (1..=count).contains(&part).then_some(part)
 }
 
 #[cfg(test)]
@@ -137,6 +139,8 @@ mod tests {
         for (file, name, part) in [
             ("x-00001-of-00002.gguf", "x", Some(1)),
             ("é-0001-of-00002.gguf", "é-0001-of-00002", None),
+            ("x-00001-of-00000.gguf", "x-00001-of-00000", None),
+            ("x-00003-of-00002.gguf", "x-00003-of-00002", None),
             (".gguf", "", None),
             ("gguf", "gguf", None),
             ("日本語", "日本語", None),

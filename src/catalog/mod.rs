@@ -76,6 +76,9 @@ pub fn default_entry() -> Option<&'static Entry> {
 /// The entry of this name, or the only one that begins with it; case does not matter.
 pub fn find(name: &str) -> Option<&'static Entry> {
     let name = name.to_lowercase();
+    if name.is_empty() {
+        return None;
+    }
     let mut starting = ENTRIES.iter().filter(|entry| entry.name.starts_with(&name));
     let exact = ENTRIES.iter().find(|entry| entry.name == name);
     exact.or_else(|| starting.next().filter(|_| starting.next().is_none()))
@@ -84,6 +87,9 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 /// Why no file is meant.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
+    /// A name of blanks would be the beginning of every name.
+    #[error("the name of the model is empty; `sipllm models` lists them")]
+    Empty,
     #[error("{}: no such file", shown(path))]
     NoSuchFile { path: String },
     #[error("{} is a folder; name a .gguf file", shown(path))]
@@ -113,6 +119,9 @@ fn shown(text: &str) -> String {
 /// beginning of one; without any, the model that was fetched last.
 pub fn resolve(model: Option<&str>, settings: &Settings) -> Result<PathBuf, ResolveError> {
     let named = model.or(settings.model.as_deref());
+    if named.is_some_and(|name| name.trim().is_empty()) {
+        return Err(ResolveError::Empty);
+    }
     // A path needs no library, and must work where there is no home.
     if let Some(name) = named {
         let path = Path::new(name);
@@ -142,6 +151,14 @@ fn last_fetched(installed: &[Installed]) -> Result<PathBuf, ResolveError> {
         // A test keeps the catalog from being empty.
         (None, None) => Err(ResolveError::Unknown { name: "default".into(), hint: String::new() }),
     }
+}
+
+/// The installed model whose whole name, file name or path this is: what a command that cannot be taken back needs.
+pub fn installed_as<'a>(name: &str, installed: &'a [Installed]) -> Option<&'a Installed> {
+    let lower = name.to_lowercase();
+    let path = Path::new(name).canonicalize().ok().filter(|_| name.contains('/'));
+    let is_at = |model: &Installed| path.is_some() && model.path.canonicalize().ok() == path;
+    installed.iter().find(|model| model.answers_to(&lower) || is_at(model))
 }
 
 fn named_model(name: &str, installed: &[Installed]) -> Result<PathBuf, ResolveError> {
@@ -232,6 +249,10 @@ mod tests {
         assert_eq!(why("a"), "`a` could be aa or ab; write more of the name");
         assert_eq!(why("qwen3-0.6b"), "qwen3-0.6b is not here yet; `sipllm pull qwen3-0.6b` fetches it");
         assert_eq!(why("qwen3-0.6c"), "no model is called `qwen3-0.6c`; did you mean `qwen3-0.6b`?");
+        for empty in ["", " ", "\t\n"] {
+            assert!(why(empty).starts_with("the name of the model is empty"), "{empty:?}");
+            assert_eq!(find(empty), None);
+        }
         assert_eq!(why("x.gguf"), "x.gguf: no such file");
         assert_eq!(why("./x"), "./x: no such file");
         assert!(why(folder.path().to_str().unwrap()).ends_with("is a folder; name a .gguf file"));

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+use crate::gguf;
+
 /// A locked part file: one process at a time fetches a model.
 pub(super) struct PartFile {
     file: File,
@@ -117,6 +119,13 @@ impl PartFile {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// What is wrong with the model file that was written.
+    pub(super) fn fault(&self) -> Option<String> {
+        let error = gguf::check_file(&self.path).err()?.to_string();
+        let path = format!("{}: ", self.path.display());
+        Some(error.strip_prefix(&path).unwrap_or(&error).to_owned())
     }
 
     /// Puts the whole file in its place, on disk for good before it is seen there.

@@ -54,6 +54,8 @@ pub enum Progress {
     },
     /// Something worth a line to the user.
     Notice(String),
+    /// The sum of what came is the one that was expected.
+    Checked,
 }
 
 /// Why a model was not fetched: what, where, what to do.
@@ -74,6 +76,8 @@ pub enum PullError {
     WrongSize { name: String, expected_bytes: u64, found_bytes: u64 },
     #[error("what {name} names is not a GGUF file")]
     NotGguf { name: String },
+    #[error("what came of {name} cannot be used: {reason}; it was removed")]
+    Unusable { name: String, reason: String },
     #[error("`{0}` is neither a name of the catalog nor a URL nor hf:ORG/REPO/FILE; `sipllm models` lists the catalog")]
     NotUnderstood(String),
 }
@@ -272,9 +276,10 @@ impl Fetch<'_> {
         loop {
             let before = part.left().map_or(0, |(bytes, _)| bytes);
             let Some(error) = self.try_hub(url, part)? else { return Ok(()) };
-            let came_further = part.written() > before;
+            // What cannot be resumed begins anew each time: that leads nowhere, however much comes.
+            let came_further = part.left().is_some() && part.written() > before;
             failures = if came_further { 1 } else { failures + 1 };
-            let hopeless = impatient && !came_further && part.written() == 0;
+            let hopeless = impatient && part.written() == 0;
             if !error.passing || failures >= TRIES || hopeless {
                 return Err(SourceError::Other(format!("{}: {}", http::host(url), error.message)));
             }
@@ -404,15 +409,15 @@ impl Fetch<'_> {
         let unwritable = |source| PullError::Unwritable { path: self.folder.into(), source };
         let (name, found_bytes, found) = (self.request.name.clone(), part.written(), part.sum());
         let expected = self.request.sha256.clone().or_else(|| self.announced.clone());
-        let fault = match expected {
-            Some(expected) if expected != found => Some(PullError::Damaged { name, expected, found }),
-            _ => match self.request.bytes {
-                Some(expected_bytes) if expected_bytes != found_bytes => {
-                    Some(PullError::WrongSize { name, expected_bytes, found_bytes })
-                }
-                _ if !part.is_gguf().map_err(unwritable)? => Some(PullError::NotGguf { name }),
-                _ => None,
-            },
+        let was_expected = expected.is_some();
+        let fault = match (expected, self.request.bytes) {
+            (Some(expected), _) if expected != found => Some(PullError::Damaged { name, expected, found }),
+            (_, Some(expected_bytes)) if expected_bytes != found_bytes => {
+                Some(PullError::WrongSize { name, expected_bytes, found_bytes })
+            }
+            _ if !part.is_gguf().map_err(unwritable)? => Some(PullError::NotGguf { name }),
+            // The header says how long the file must be: what broke off unnoticed shows there.
+            _ => part.fault().map(|reason| PullError::Unusable { name, reason }),
         };
         if let Some(fault) = fault {
             part.discard().map_err(unwritable)?;
@@ -424,6 +429,9 @@ impl Fetch<'_> {
             (None, Some(_)) => Some("its sha256 is the one that the hub announced; the catalog has none of its own"),
             (None, None) => Some("nobody announced a sha256 to check it by"),
         };
+        if was_expected {
+            (self.progress)(Progress::Checked);
+        }
         if let Some(text) = checked_by {
             (self.progress)(Progress::Notice(format!("{}: {text}", self.request.name)));
         }

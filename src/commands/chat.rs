@@ -49,6 +49,11 @@ fn one_shot(args: &ChatArgs, settings: &Settings) -> anyhow::Result<Outcome> {
     if args.resume.is_some() {
         return Err(super::UsageError("--resume needs a terminal, or --plain".into()).into());
     }
+    // A mistyped command is taken for a model's name: that is said before a prompt is waited for.
+    match catalog::resolve(args.model.as_deref(), settings) {
+        Ok(_) | Err(ResolveError::NoneInstalled { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
     let prompt = run::read_prompt()?;
     if prompt.trim().is_empty() {
         anyhow::bail!("without a terminal the prompt comes from standard input, which is empty");

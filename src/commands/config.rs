@@ -6,8 +6,10 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::ConfigArgs;
 use crate::commands::Outcome;
+use crate::commands::json::json_line;
 use crate::config::{KEYS, Settings};
 use crate::places;
+use crate::sanitize::sanitize;
 
 pub fn run(args: &ConfigArgs, settings: &Settings) -> anyhow::Result<Outcome> {
     let mut out = io::stdout().lock();
@@ -19,14 +21,14 @@ pub fn run(args: &ConfigArgs, settings: &Settings) -> anyhow::Result<Outcome> {
                 (key.path.to_owned(), entry)
             })
             .collect();
-        writeln!(out, "{}", Value::Object(entries))?;
+        write!(out, "{}", json_line(&Value::Object(entries)))?;
         return Ok(Outcome::Done);
     }
     for key in KEYS {
         match (key.show)(settings) {
             Some(value) => {
                 let setting = format!("{} = {value}", key.path);
-                writeln!(out, "{setting:<40} # {}", settings.origin(key))?;
+                writeln!(out, "{setting:<40} # {}", sanitize(&settings.origin(key).to_string()))?;
             }
             None => {
                 let setting = format!("# {}", key.path);

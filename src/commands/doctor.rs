@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::Outcome;
 use super::driver::describe;
+use super::json::json_line;
 use super::pull::model_path;
 use crate::catalog::Library;
 use crate::cli::DoctorArgs;
@@ -15,6 +16,7 @@ use crate::engine::protocol::{Budget, Failure, ModelInfo};
 use crate::forecast::{Measured, Outlook, PROMPT_TOKENS};
 use crate::kernels::{Isa, pool};
 use crate::places;
+use crate::sanitize::sanitize;
 use crate::size::{format_budget, format_size};
 use crate::weights::calibrate::Limiter;
 use crate::weights::{Plan, memory};
@@ -58,7 +60,7 @@ pub fn run(args: &DoctorArgs, settings: &Settings) -> anyhow::Result<Outcome> {
     }
     let mut out = io::stdout().lock();
     if args.json {
-        writeln!(out, "{}", as_json(&findings, forecast))?;
+        write!(out, "{}", json_line(&as_json(&findings, forecast)))?;
         return Ok(Outcome::Done);
     }
     let mut section = "";
@@ -68,7 +70,9 @@ pub fn run(args: &DoctorArgs, settings: &Settings) -> anyhow::Result<Outcome> {
             writeln!(out, "{section}")?;
         }
         let mark = if finding.advice.is_some() { '!' } else { ' ' };
-        writeln!(out, " {mark} {:<16} {}", finding.what, finding.found)?;
+        // Paths and names may hold anything; columns within are kept.
+        let found = sanitize(&finding.found).replace('\n', " ");
+        writeln!(out, " {mark} {:<16} {found}", finding.what)?;
         if let Some(advice) = &finding.advice {
             writeln!(out, "   {:<16} {advice}", "")?;
         }
@@ -108,14 +112,14 @@ fn terminal(variable: impl Fn(&str) -> Option<String>, is_terminal: bool, size: 
     }
     match set("TERM").as_deref() {
         Some("dumb") => findings.push(fine(SECTION, "TERM", "dumb: the chat goes a line at a time")),
-        Some(term) => findings.push(fine(SECTION, "TERM", crate::sanitize::sanitize(term))),
+        Some(term) => findings.push(fine(SECTION, "TERM", sanitize(term))),
         None if is_terminal => findings.push(wanting(SECTION, "TERM", "not set", "export TERM=xterm-256color, say")),
         None => {}
     }
     let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")).unwrap_or_default();
     let utf8 = locale.to_lowercase().replace('-', "").contains("utf8");
     if utf8 || !is_terminal {
-        let name = if locale.is_empty() { "not set".into() } else { crate::sanitize::sanitize(&locale).into_owned() };
+        let name = if locale.is_empty() { "not set".into() } else { sanitize(&locale).into_owned() };
         findings.push(fine(SECTION, "locale", name));
     } else {
         let found = if locale.is_empty() { "not set".to_owned() } else { locale };
@@ -244,7 +248,7 @@ fn about_model(info: &ModelInfo, plan: &Plan, least_bytes: u64) -> Vec<Finding> 
         fine(MODEL, "context", format!("{} of {} tokens", plan.context, info.context_trained)),
         fine(MODEL, "budgets", format!("{least} is the least, {full} holds everything")),
     ];
-    findings.extend(info.warnings.iter().map(|warning| wanting(MODEL, "warning", "", warning)));
+    findings.extend(info.warnings.iter().map(|warning| wanting(MODEL, "warning", "", super::told(warning))));
     findings
 }
 

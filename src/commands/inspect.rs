@@ -13,6 +13,7 @@ use serde_json::{Map, json};
 use crate::catalog;
 use crate::cli::InspectArgs;
 use crate::commands::Outcome;
+use crate::commands::json::json_line;
 use crate::config::Settings;
 use crate::gguf::{Gguf, GgufError, TensorInfo, TensorType, Value};
 use crate::quant::is_supported;
@@ -94,7 +95,7 @@ fn to_text(model: &Gguf, verdict: &Verdict) -> Result<String, anyhow::Error> {
     let totals = Totals::of(model.tensors());
     let mut out = String::new();
     for part in model.parts() {
-        writeln!(out, "{}  {}", part.path.display(), format_size(part.bytes))?;
+        writeln!(out, "{}  {}", escaped(&part.path.to_string_lossy()), format_size(part.bytes))?;
     }
     writeln!(
         out,
@@ -183,37 +184,25 @@ fn to_json(model: &Gguf, verdict: &Verdict) -> Result<serde_json::Value, GgufErr
     }))
 }
 
-/// The object on one line. JSON need not escape C1 controls and invisible formatting; a terminal wants them escaped.
-fn json_line(object: &serde_json::Value) -> String {
-    let mut line = String::new();
-    for c in object.to_string().chars() {
-        let mut units = [0; 2];
-        if c.is_ascii() || c.escape_debug().len() == 1 {
-            line.push(c);
-        } else {
-            for unit in c.encode_utf16(&mut units) {
-                // Writing to a string cannot fail.
-                let _ = write!(line, "\\u{unit:04x}");
-            }
-        }
-    }
-    line.push('\n');
-    line
-}
-
 /// Text of the file with control characters escaped, cut to [`TEXT_HEAD`].
 fn shown(text: &str) -> String {
+    let head = text.char_indices().nth(TEXT_HEAD).map_or(text, |(at, _)| &text[..at]);
+    let mut out = escaped(head);
+    if let Some(more) = text.chars().count().checked_sub(TEXT_HEAD + 1) {
+        // Writing to a string cannot fail.
+        let _ = write!(out, "… ({} more)", more + 1);
+    }
+    out
+}
+
+fn escaped(text: &str) -> String {
     let mut out = String::new();
-    for c in text.chars().take(TEXT_HEAD) {
+    for c in text.chars() {
         if matches!(c, '\'' | '"') {
             out.push(c);
         } else {
             out.extend(c.escape_debug());
         }
-    }
-    if let Some(more) = text.chars().count().checked_sub(TEXT_HEAD + 1) {
-        // Writing to a string cannot fail.
-        let _ = write!(out, "… ({} more)", more + 1);
     }
     out
 }
@@ -350,18 +339,18 @@ mod tests {
     #[test]
     fn escape_codes_of_the_file_do_not_reach_the_terminal() {
         let mut writer = Writer::new();
-        writer.set("general.name", "a\u{1b}[2Jb\u{202e}c\nd");
+        writer.set("general.name", "a\u{1b}[2Jb\u{202e}c\nd\u{7f}");
         writer.set("evil\u{9b}31mkey", &["\u{7}"][..]);
         writer.tensor("\u{1b}]0;x\u{7}", &[1], TensorType::F32).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("evil.gguf");
+        let path = folder.path().join("\u{1b}[31mevil\u{202e}.gguf");
         writer.write(std::fs::File::create(&path).unwrap(), |_, out| out.write_all(&[0; 4])).unwrap();
         let model = Gguf::open(&path).unwrap();
         let object = json_of(&model);
         for text in [text_of(&model), json_line(&object)] {
-            assert!(!text.contains(['\u{1b}', '\u{7}', '\u{9b}', '\u{202e}']), "{text:?}");
+            assert!(!text.contains(['\u{1b}', '\u{7}', '\u{7f}', '\u{9b}', '\u{202e}']), "{text:?}");
         }
         assert_eq!(serde_json::from_str::<serde_json::Value>(&json_line(&object)).unwrap(), object);
-        assert!(text_of(&model).contains("a\\u{1b}[2Jb\\u{202e}c\\nd"));
+        assert!(text_of(&model).contains("a\\u{1b}[2Jb\\u{202e}c\\nd\\u{7f}"));
     }
 }

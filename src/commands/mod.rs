@@ -8,6 +8,7 @@ pub mod doctor;
 pub mod driver;
 pub mod inspect;
 pub mod interrupt;
+mod json;
 pub mod logits;
 pub mod models;
 pub mod plain;
@@ -21,6 +22,11 @@ use std::fmt;
 
 use crate::cli::{AnswerArgs, Cli, Command};
 use crate::config::Settings;
+use crate::kernels::Isa;
+use crate::sanitize::line;
+
+/// Characters of a message; what is longer quotes a stranger.
+const MOST_TOLD: usize = 1000;
 
 /// How a command that did not fail ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +57,14 @@ impl fmt::Display for Detailed {
 
 impl std::error::Error for Detailed {}
 
+/// What a file or the engine has to say, as one line for the terminal.
+fn told(text: &str) -> String {
+    line(text, MOST_TOLD)
+}
+
 /// Does what the command line asks.
 pub fn dispatch(cli: Cli) -> anyhow::Result<Outcome> {
+    check_usage(&cli)?;
     // These must work where the configuration does not.
     match &cli.command {
         Some(Command::Completions(args)) => return completions::completions(args),
@@ -62,18 +74,11 @@ pub fn dispatch(cli: Cli) -> anyhow::Result<Outcome> {
     }
     let mut settings = Settings::load(cli.engine.config.as_deref())?;
     settings.apply_engine_args(&cli.engine);
+    Isa::check_environment().map_err(anyhow::Error::msg)?;
     let Some(command) = cli.command else {
         settings.apply_chat_args(&cli.chat);
         return chat::run(&cli.chat, &settings);
     };
-    if cli.chat.answer != AnswerArgs::default() || cli.chat.plain || cli.chat.resume.is_some() || cli.chat.ascii {
-        return Err(UsageError("flags of the chat or of answers stand after the command".into()).into());
-    }
-    if cli.engine.model_flag.is_some() && positional_model(&command).is_some() {
-        return Err(
-            UsageError("the model is named twice; leave out --model or the name after the command".into()).into()
-        );
-    }
     match command {
         Command::Chat(args) => {
             settings.apply_chat_args(&args);
@@ -98,14 +103,48 @@ pub fn dispatch(cli: Cli) -> anyhow::Result<Outcome> {
     }
 }
 
-/// The model that stands after the command.
-fn positional_model(command: &Command) -> Option<&str> {
-    match command {
-        Command::Chat(args) => args.model.as_deref(),
-        Command::Run(args) => args.model.as_deref(),
-        Command::Bench(args) => args.model.as_deref(),
-        Command::Doctor(args) => args.model.as_deref(),
-        Command::Inspect(args) => args.model.as_deref(),
-        _ => None,
+/// What stands where it would be passed over in silence.
+fn check_usage(cli: &Cli) -> Result<(), UsageError> {
+    let Some(command) = &cli.command else { return Ok(()) };
+    let chat = &cli.chat;
+    if let Some(model) = &chat.model {
+        return Err(UsageError(format!("`{}` stands before the command; name the model after it", line(model, 60))));
     }
+    if chat.answer != AnswerArgs::default() || chat.plain || chat.resume.is_some() || chat.ascii {
+        return Err(UsageError("flags of the chat or of answers stand after the command".into()));
+    }
+    if cli.engine.model_flag.is_some() {
+        match model_of(command) {
+            ModelArgument::Absent => {}
+            ModelArgument::Given => {
+                let what = "the model is named twice; leave out --model or the name after the command";
+                return Err(UsageError(what.into()));
+            }
+            ModelArgument::Never => return Err(UsageError("this command takes no --model".into())),
+        }
+    }
+    Ok(())
+}
+
+/// Whether a command names a model after it.
+enum ModelArgument {
+    Given,
+    Absent,
+    /// It has no use for `--model`.
+    Never,
+}
+
+fn model_of(command: &Command) -> ModelArgument {
+    let model = match command {
+        Command::Chat(args) => &args.model,
+        Command::Run(args) => &args.model,
+        Command::Bench(args) => &args.model,
+        Command::Doctor(args) => &args.model,
+        Command::Inspect(args) => &args.model,
+        Command::Config(_) => &None,
+        Command::Tokenize(_) | Command::Logits(_) => return ModelArgument::Given,
+        Command::Pull(_) | Command::Models(_) | Command::Rm(_) | Command::Toy(_) => return ModelArgument::Never,
+        Command::Completions(_) | Command::Man(_) => return ModelArgument::Never,
+    };
+    if model.is_some() { ModelArgument::Given } else { ModelArgument::Absent }
 }

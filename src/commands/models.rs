@@ -5,10 +5,12 @@ use std::io::{self, Write};
 use serde_json::json;
 
 use super::Outcome;
+use super::json::json_line;
 use crate::catalog::{self, Entry, Installed, Library};
 use crate::cli::ModelsArgs;
 use crate::config::Settings;
 use crate::model::architecture::ARCHITECTURES;
+use crate::sanitize::line;
 use crate::size::format_size;
 
 pub fn run(args: &ModelsArgs, settings: &Settings) -> anyhow::Result<Outcome> {
@@ -28,13 +30,14 @@ pub fn run(args: &ModelsArgs, settings: &Settings) -> anyhow::Result<Outcome> {
             "installed": installed.iter().map(installed_json).collect::<Vec<_>>(),
             "catalog": fetchable.iter().map(|entry| entry_json(entry)).collect::<Vec<_>>(),
         });
-        writeln!(out, "{object}")?;
+        write!(out, "{}", json_line(&object))?;
         return Ok(Outcome::Done);
     }
+    let folder = line(&library.folder().to_string_lossy(), usize::MAX);
     if installed.is_empty() {
-        writeln!(out, "No model is installed in {}.", library.folder().display())?;
+        writeln!(out, "No model is installed in {folder}.")?;
     } else {
-        writeln!(out, "Installed in {}:", library.folder().display())?;
+        writeln!(out, "Installed in {folder}:")?;
         for model in &installed {
             let quantization = model.entry.map_or("", |entry| &entry.quantization);
             let title = model.entry.map_or("", |entry| &entry.title);

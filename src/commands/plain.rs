@@ -200,6 +200,7 @@ mod tests {
     use crate::engine::protocol::{
         Budget, Failure, FailureKind, FinishReason, GenerationStats, ModelInfo, Prompt, Snapshot,
     };
+    use crate::gguf::writer::Writer;
 
     /// An engine that repeats the last message in capitals.
     fn echo(end: EngineEnd) {
@@ -322,6 +323,22 @@ mod tests {
         let (outcome, out, _) = told("bad.gguf", &["hello"]);
         assert_eq!(outcome.unwrap_err().to_string(), "bad.gguf: not a GGUF file");
         assert_eq!(out, "");
+    }
+
+    #[test]
+    fn a_model_that_cannot_take_its_place_leaves_the_one_there_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("x.gguf");
+        std::fs::write(&file, "no model").unwrap();
+        let (_, out, remarks) = told("toy.gguf", &["a", &format!("/model {}", file.display()), "/model", "b"]);
+        assert_eq!(out, "1:A\ntoy, , 0 layers, 0 B, context 64\n3:B\n");
+        assert!(remarks.contains("x.gguf") && remarks.contains("is not a GGUF file"), "{remarks}");
+        // Its header is sound, and still the engine does not load it.
+        let file = folder.path().join("bad.gguf");
+        Writer::new().write(std::fs::File::create(&file).unwrap(), |_, _| Ok(())).unwrap();
+        let (_, out, remarks) = told("toy.gguf", &["a", &format!("/model {}", file.display()), "b"]);
+        assert_eq!(out, "1:A\n3:B\n");
+        assert!(remarks.contains("going back"), "{remarks}");
     }
 
     #[test]

@@ -86,18 +86,33 @@ struct Meter {
     began: (Instant, u64),
     start: Instant,
     total_bytes: u64,
+    /// Its sum was compared.
+    checked: bool,
 }
 
 impl Meter {
     fn new(name: &str) -> Self {
         let now = Instant::now();
         let terminal = io::stderr().is_terminal();
-        Self { name: name.into(), terminal, drawn: 0, shown: None, began: (now, 0), start: now, total_bytes: 0 }
+        Self {
+            name: name.into(),
+            terminal,
+            drawn: 0,
+            shown: None,
+            began: (now, 0),
+            start: now,
+            total_bytes: 0,
+            checked: false,
+        }
     }
 
     fn show(&mut self, progress: Progress) {
         let (what, done_bytes, total_bytes) = match progress {
             Progress::Step { what, done_bytes, total_bytes } => (what, done_bytes, total_bytes),
+            Progress::Checked => {
+                self.checked = true;
+                return;
+            }
             Progress::Notice(text) => {
                 self.wipe();
                 let _ = writeln!(io::stderr(), "sipllm: {text}");
@@ -175,7 +190,8 @@ impl Meter {
         if done {
             let seconds = self.start.elapsed().as_secs_f64();
             let size = format_size(self.total_bytes);
-            let _ = writeln!(io::stderr(), "{}: {size} in {}, checked", self.name, format_time(seconds));
+            let checked = if self.checked { ", checked" } else { "" };
+            let _ = writeln!(io::stderr(), "{}: {size} in {}{checked}", self.name, format_time(seconds));
         }
     }
 }

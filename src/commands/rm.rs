@@ -3,24 +3,29 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use super::{Outcome, UsageError};
-use crate::catalog::{Library, resolve};
+use crate::catalog::{self, Library};
 use crate::cli::RmArgs;
 use crate::config::Settings;
 use crate::size::format_size;
+use crate::suggest::closest;
 
 pub fn run(args: &RmArgs, settings: &Settings) -> anyhow::Result<Outcome> {
+    if args.name.trim().is_empty() {
+        return Err(UsageError("rm needs the name of a model; `sipllm models` lists them".into()).into());
+    }
     let library = Library::open(settings)?;
     let installed = library.installed()?;
-    // Only what is in the library: a path elsewhere is the user's own.
-    let path = match installed.iter().find(|model| model.path == std::path::Path::new(&args.name)) {
-        Some(model) => model.path.clone(),
-        None if args.name.contains('/') => {
-            anyhow::bail!("{} is not in {}; remove it yourself", args.name, library.folder().display())
+    // Only what is in the library, since a path elsewhere is the user's own; and only by its whole name.
+    let Some(model) = catalog::installed_as(&args.name, &installed) else {
+        if args.name.contains('/') {
+            anyhow::bail!("{} is not in {}; remove it yourself", args.name, library.folder().display());
         }
-        None => resolve(Some(&args.name), settings)?,
-    };
-    let Some(model) = installed.iter().find(|model| model.path == path) else {
-        anyhow::bail!("{} is not in {}; remove it yourself", args.name, library.folder().display())
+        let begun = installed.iter().find(|model| model.begins_with(&args.name.to_lowercase()));
+        let near = begun.map(|model| model.name.as_str());
+        match near.or_else(|| closest(&args.name, installed.iter().map(|model| model.name.as_str()))) {
+            Some(near) => anyhow::bail!("no model here is called `{}`; rm takes a whole name: `{near}`?", args.name),
+            None => anyhow::bail!("no model here is called `{}`; `sipllm models` lists them", args.name),
+        }
     };
     if !args.yes {
         if !io::stdin().is_terminal() {

@@ -2,9 +2,10 @@
 
 use std::io::{Read, Write, stderr, stdin, stdout};
 
-use super::Outcome;
 use super::driver::{Driver, Step};
+use super::json::json_line;
 use super::pull::model_path;
+use super::{Outcome, told};
 use crate::cli::RunArgs;
 use crate::config::Settings;
 use crate::engine::protocol::{FinishReason, GenerationStats, Message, Prompt, Request, Role};
@@ -41,7 +42,7 @@ pub fn answer(
     let mut driver = Driver::new()?;
     let Step::Done(info) = driver.load(settings.load_request(path, 1))? else { return Ok(Outcome::Interrupted) };
     for warning in &info.warnings {
-        writeln!(stderr(), "sipllm: {warning}")?;
+        writeln!(stderr(), "sipllm: {}", told(warning))?;
     }
     let request = Request {
         id: 0,
@@ -63,7 +64,9 @@ pub fn answer(
         out.flush()
     })?;
     match step {
-        Step::Done((reason, stats)) if args.json => writeln!(out, "{}", json(&info.name, &text, reason, &stats))?,
+        Step::Done((reason, stats)) if args.json => {
+            write!(out, "{}", json_line(&json(&info.name, &text, reason, &stats)))?
+        }
         Step::Done((reason, _)) => {
             writeln!(out)?;
             if reason == FinishReason::ContextFull {

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use crate::catalog;
 use crate::cli::TokenizeArgs;
-use crate::commands::Outcome;
+use crate::commands::{Outcome, told};
 use crate::config::Settings;
 use crate::gguf::Gguf;
 use crate::tokenizer::Tokenizer;
@@ -14,7 +14,7 @@ pub fn run(args: &TokenizeArgs, settings: &Settings) -> anyhow::Result<Outcome> 
     let path = catalog::resolve(Some(&args.model_file), settings)?;
     let tokenizer = Tokenizer::from_gguf(&Gguf::open(&path)?)?;
     for warning in tokenizer.warnings() {
-        writeln!(std::io::stderr(), "warning: {warning}")?;
+        writeln!(std::io::stderr(), "warning: {}", told(warning))?;
     }
     let text = match &args.text {
         Some(text) if !args.stdin => text.clone().into_bytes(),

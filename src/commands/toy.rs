@@ -10,9 +10,11 @@ pub use recipe::{ARCHITECTURES, Architecture, Recipe};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 
+use super::interrupt::Interrupt;
 use crate::cli::ToyArgs;
 use crate::commands::{Outcome, UsageError};
 use crate::config::Settings;
@@ -27,7 +29,10 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// Writes the toy that the arguments describe, and says so.
 pub fn run(args: &ToyArgs, settings: &Settings) -> anyhow::Result<Outcome> {
     let recipe = recipe_of(args, settings.context).map_err(UsageError)?;
-    let bytes = write(&recipe, &args.out)?;
+    let interrupt = Interrupt::watch().ok();
+    let never = AtomicBool::new(false);
+    let stop = interrupt.as_ref().map_or(&never, Interrupt::flag);
+    let Some(bytes) = write_unless(&recipe, &args.out, stop)? else { return Ok(Outcome::Interrupted) };
     writeln!(
         io::stdout(),
         "{}: {} layers of {} {}, width {}, vocabulary {}, {}",
@@ -84,11 +89,16 @@ fn parse_type(name: &str) -> Result<TensorType, String> {
 /// # Errors
 /// The recipe is impossible or the file cannot be written.
 pub fn write(recipe: &Recipe, path: &Path) -> anyhow::Result<u64> {
+    write_unless(recipe, path, &AtomicBool::new(false)).map(Option::unwrap_or_default)
+}
+
+/// As [`write`], until `stop` is raised: then nothing is left, and there is no size.
+fn write_unless(recipe: &Recipe, path: &Path, stop: &AtomicBool) -> anyhow::Result<Option<u64>> {
     recipe.check().map_err(anyhow::Error::msg)?;
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");
     let partial = PathBuf::from(partial);
-    let written = write_file(recipe, &partial).and_then(|bytes| {
+    let written = write_file(recipe, &partial, stop).and_then(|bytes| {
         std::fs::rename(&partial, path)?;
         Ok(bytes)
     });
@@ -96,10 +106,13 @@ pub fn write(recipe: &Recipe, path: &Path) -> anyhow::Result<u64> {
         // Best effort: the first error is the one to report.
         let _ = std::fs::remove_file(&partial);
     }
-    written.with_context(|| format!("{}: cannot be written", path.display()))
+    if stop.load(Ordering::Relaxed) && written.is_err() {
+        return Ok(None);
+    }
+    written.map(Some).with_context(|| format!("{}: cannot be written", path.display()))
 }
 
-fn write_file(recipe: &Recipe, path: &Path) -> io::Result<u64> {
+fn write_file(recipe: &Recipe, path: &Path, stop: &AtomicBool) -> io::Result<u64> {
     let (writer, values) = recipe.layout()?;
     let file = File::create(path)?;
     let mut piece = Vec::new();
@@ -107,7 +120,7 @@ fn write_file(recipe: &Recipe, path: &Path) -> io::Result<u64> {
     writer.write(&file, |tensor, out| {
         // Each tensor has a stream of its own, so that its values do not depend on the sizes of those before it.
         let mut rng = Rng::new(recipe.seed ^ (index as u64) << 40);
-        let drawn = draw(tensor, values[index], &mut rng, &mut piece, out);
+        let drawn = draw(tensor, values[index], &mut rng, &mut piece, stop, out);
         index += 1;
         drawn
     })?;
@@ -120,11 +133,15 @@ fn draw(
     values: Values,
     rng: &mut Rng,
     piece: &mut Vec<u8>,
+    stop: &AtomicBool,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let rows_a_piece = (PIECE_BYTES / tensor.row_bytes()).max(1);
     let mut left = tensor.rows();
     while left > 0 {
+        if stop.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         let rows = rows_a_piece.min(left);
         piece.resize((rows * tensor.row_bytes()) as usize, 0);
         match values {
@@ -225,11 +242,21 @@ mod tests {
     }
 
     #[test]
+    fn a_toy_that_is_stopped_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let recipe = Recipe::new(ARCHITECTURES[0], 1, 256, TensorType::Q4_K);
+        let written = write_unless(&recipe, &folder.path().join("toy.gguf"), &AtomicBool::new(true));
+        assert_eq!(written.unwrap(), None);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
     fn an_impossible_toy_is_refused_with_what_to_change() {
         let good = Recipe::new(ARCHITECTURES[0], 2, 256, TensorType::Q4_K);
         let refused = |recipe: Recipe| recipe.check().unwrap_err();
         assert_eq!(good.check(), Ok(()));
         assert!(refused(Recipe { ffn: 700, ..good.clone() }).contains("--ffn 700 is not; try 768"));
+        assert!(refused(Recipe { ffn: u32::MAX, ..good.clone() }).contains("try 4294967040"));
         assert!(refused(Recipe { width: 96, heads: 1, kv_heads: 1, ..good.clone() }).contains("try 256"));
         assert!(refused(Recipe { heads: 3, ..good.clone() }).contains("change --heads"));
         assert!(refused(Recipe { kv_heads: 3, ..good.clone() }).contains("change --kv-heads"));

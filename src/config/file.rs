@@ -9,16 +9,20 @@ use toml::de::{DeTable, DeValue};
 use super::keys::Kind;
 use super::{ConfigError, KEYS, Key, Origin, Settings};
 use crate::places;
+use crate::small_file;
 use crate::suggest::closest;
+
+/// No configuration is a thousandth as long.
+const MOST_BYTES: u64 = 1 << 20;
 
 /// Path and text of the file: the one named by the flag or `SIPLLM_CONFIG`, which must exist, or the usual one, if it does.
 pub(super) fn find(flag: Option<&Path>) -> Result<Option<(PathBuf, String)>, ConfigError> {
     let named = flag.map(PathBuf::from).or_else(places::config_file_from_environment);
     let must_exist = named.is_some();
     let Some(path) = named.or_else(places::config_file) else { return Ok(None) };
-    match std::fs::read_to_string(&path) {
+    match small_file::read_text(&path, MOST_BYTES) {
         Ok(text) => Ok(Some((path, text))),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !must_exist => Ok(None),
+        Err(error) if places::is_absent(&error) && !must_exist => Ok(None),
         Err(source) => Err(ConfigError::Unreadable { path, source }),
     }
 }

@@ -7,7 +7,11 @@ use clap::ValueEnum;
 use super::Settings;
 use crate::cli::{parse_penalty, parse_share, parse_temperature};
 use crate::engine::protocol::Budget;
+use crate::sanitize::line;
 use crate::size::{parse_budget, parse_size};
+
+/// Characters of a wrong value that its message quotes.
+pub(crate) const MOST_QUOTED: usize = 60;
 
 /// What the file must hold for a key. The text of strings and numbers alike goes through [`Key::read`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,13 +233,13 @@ fn put<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
 
 fn number<T: FromStr + PartialOrd>(text: &str, what: &str, least: T, most: T) -> Result<Option<T>, String> {
     let value: Option<T> = text.trim().parse().ok().filter(|n| (least..=most).contains(n));
-    value.map(Some).ok_or_else(|| format!("`{text}` is not {what}"))
+    value.map(Some).ok_or_else(|| format!("`{}` is not {what}", line(text, MOST_QUOTED)))
 }
 
 fn one_of<T: ValueEnum>(text: &str) -> Result<T, String> {
     T::from_str(text.trim(), true).map_err(|_| {
         let names: Vec<String> = T::value_variants().iter().map(plain_name).collect();
-        format!("`{text}` is not one of {}", names.join(", "))
+        format!("`{}` is not one of {}", line(text, MOST_QUOTED), names.join(", "))
     })
 }
 
@@ -251,7 +255,7 @@ fn switch(text: &str) -> Result<bool, String> {
     match text.trim().to_ascii_lowercase().as_str() {
         "true" | "on" | "1" | "yes" => Ok(true),
         "false" | "off" | "0" | "no" => Ok(false),
-        _ => Err(format!("`{text}` is neither true nor false")),
+        _ => Err(format!("`{}` is neither true nor false", line(text, MOST_QUOTED))),
     }
 }
 

@@ -431,7 +431,7 @@ fn context_full(tokens: usize, context: usize, trained: u32) -> Failure {
     let advice = if context < trained as usize {
         "raise --ctx or the budget, or send less"
     } else {
-        "the model was made for no more; send less, or /clear"
+        "the model was made for no more; send less, or begin a new chat"
     };
     Failure {
         kind: FailureKind::ContextFull,

@@ -161,6 +161,14 @@ impl Gguf {
     }
 }
 
+/// Reads the header of one file, which may be a part of a model.
+///
+/// # Errors
+/// It is no GGUF file, its header is damaged, or it ends before its tensors do.
+pub fn check_file(path: &Path) -> Result<(), GgufError> {
+    PartHeader::open(path, 0).map(drop)
+}
+
 /// What one file says, before the parts are joined.
 struct PartHeader {
     part: Part,

@@ -1,5 +1,7 @@
 //! The instruction sets that kernels are written for, and which of them this processor has.
 
+use crate::sanitize::line;
+
 /// An instruction set, from the plainest to the widest. All give the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isa {
@@ -31,6 +33,28 @@ impl Isa {
             Some(isa) if isa.is_supported() => isa,
             _ => Self::ALL.into_iter().rfind(|isa| isa.is_supported()).unwrap_or(Self::Scalar),
         }
+    }
+
+    /// Whether `SIPLLM_ISA`, where it is set, names an instruction set of this processor.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what could be written.
+    pub fn check_environment() -> Result<(), String> {
+        match std::env::var_os("SIPLLM_ISA").filter(|name| !name.is_empty()) {
+            Some(name) => Self::check(&name.to_string_lossy()),
+            None => Ok(()),
+        }
+    }
+
+    fn check(name: &str) -> Result<(), String> {
+        let supported: Vec<&str> = Self::supported().into_iter().map(Self::name).collect();
+        if supported.contains(&name) {
+            return Ok(());
+        }
+        let (name, known) = (line(name, 40), supported.join(", "));
+        Err(format!(
+            "environment variable SIPLLM_ISA: `{name}` is no instruction set of this processor; it has {known}"
+        ))
     }
 
     /// As it is written in `SIPLLM_ISA` and shown to the user.

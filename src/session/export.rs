@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ChatMessage, SessionError, read};
 use crate::engine::protocol::Role;
+use crate::small_file;
 
 /// The `.json` form: what `import` reads.
 #[derive(Serialize, Deserialize)]
@@ -17,6 +18,9 @@ struct Exported {
 }
 
 const FORMAT: &str = "sipllm-chat-1";
+
+/// Of a chat to be imported.
+const MOST_BYTES: u64 = 64 << 20;
 
 /// Writes the chat in the form that the path's ending names; an existing file is not overwritten but numbered around.
 pub fn write(path: &str, title: &str, messages: &[ChatMessage]) -> Result<PathBuf, SessionError> {
@@ -45,7 +49,7 @@ pub fn write(path: &str, title: &str, messages: &[ChatMessage]) -> Result<PathBu
 /// Reads a chat exported as `.json`.
 pub fn import(path: &str) -> Result<Vec<ChatMessage>, SessionError> {
     let file = Path::new(path);
-    let text = std::fs::read_to_string(file).map_err(SessionError::io(file))?;
+    let text = small_file::read_text(file, MOST_BYTES).map_err(SessionError::io(file))?;
     let error = |message: String| SessionError::Import { path: path.to_owned(), message };
     let exported: Exported = serde_json::from_str(&text).map_err(|e| error(e.to_string()))?;
     if exported.format != FORMAT {

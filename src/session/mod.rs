@@ -61,6 +61,8 @@ pub enum SessionError {
     Io { path: String, source: std::io::Error },
     #[error("no saved chat {0:?}; /sessions lists them")]
     Unknown(String),
+    #[error("the chat {0} is open in another sipllm; leave it there first, or resume another one by its id")]
+    Busy(String),
     #[error("no chat has been saved yet")]
     NoneYet,
     #[error("chats are not saved in this run")]

@@ -5,27 +5,30 @@ use std::time::UNIX_EPOCH;
 
 use super::{ChatMessage, OpenChat, Record, SessionError};
 use crate::engine::protocol::Role;
-use crate::sanitize::sanitize;
+use crate::sanitize::{line, sanitize};
+use crate::small_file;
 
 /// Characters of a title made from the first message.
 const TITLE_CHARS: usize = 60;
+/// Of a chat; years of talk are less.
+const MOST_BYTES: u64 = 256 << 20;
 const PREVIEW_CHARS: usize = 400;
 
 /// Reads a whole chat; damaged lines are counted and left out.
 pub(super) fn chat(path: &Path) -> Result<OpenChat, SessionError> {
-    let text = std::fs::read(path).map_err(SessionError::io(path))?;
+    let text = small_file::read(path, MOST_BYTES).map_err(SessionError::io(path))?;
     let text = String::from_utf8_lossy(&text);
     let mut chat = OpenChat::default();
     chat.summary.id = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let mut title = None;
-    for line in text.lines().filter(|l| !l.trim().is_empty()) {
-        match serde_json::from_str::<Record>(line) {
+    for record in text.lines().filter(|l| !l.trim().is_empty()) {
+        match serde_json::from_str::<Record>(record) {
             Ok(Record::Chat { branch_of, .. }) => {
                 chat.summary.branch_of = branch_of.map(|(id, _)| sanitize(&id).into_owned())
             }
             Ok(Record::Title { title: given }) => title = Some(sanitize(&given).into_owned()),
             Ok(Record::Settings { sampling, system }) => {
-                chat.sampling = Some(sampling);
+                chat.sampling = Some(sampling.sound());
                 chat.system = system.map(|s| sanitize(&s).into_owned());
             }
             Ok(Record::Message(message)) => chat.messages.push(clean(message)),
@@ -35,7 +38,7 @@ pub(super) fn chat(path: &Path) -> Result<OpenChat, SessionError> {
     }
     chat.summary.title = title.unwrap_or_else(|| title_of(&chat.messages));
     chat.summary.messages = chat.messages.len();
-    chat.summary.preview = chat.messages.last().map(|m| shorten(&m.content, PREVIEW_CHARS)).unwrap_or_default();
+    chat.summary.preview = chat.messages.last().map(|m| line(&m.content, PREVIEW_CHARS)).unwrap_or_default();
     chat.summary.changed = std::fs::metadata(path)
         .and_then(|m| m.modified())
         .ok()
@@ -53,25 +56,7 @@ pub(super) fn clean(mut message: ChatMessage) -> ChatMessage {
 /// The first words the user said.
 pub(super) fn title_of(messages: &[ChatMessage]) -> String {
     match messages.iter().find(|m| m.role == Role::User) {
-        Some(first) => shorten(&first.content, TITLE_CHARS),
+        Some(first) => line(&first.content, TITLE_CHARS),
         None => "empty chat".to_owned(),
-    }
-}
-
-/// At most so many characters on one line.
-pub(super) fn shorten(text: &str, characters: usize) -> String {
-    let mut words = String::new();
-    for word in text.split_whitespace() {
-        if !words.is_empty() {
-            words.push(' ');
-        }
-        words.push_str(word);
-        if words.len() > characters * 4 {
-            break;
-        }
-    }
-    match words.char_indices().nth(characters) {
-        Some((at, _)) => format!("{}...", words[..at].trim_end()),
-        None => words,
     }
 }

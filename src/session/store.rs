@@ -1,11 +1,12 @@
 //! The folder of saved chats and the one being written.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::read::{self, shorten};
-use super::{ChatMessage, OpenChat, Record, SearchHit, SessionError, Summary};
+use super::{ChatMessage, OpenChat, Record, SearchHit, SessionError, Summary, read};
+use crate::places::is_absent;
+use crate::sanitize::line;
 
 const VERSION: u32 = 1;
 const EXTENSION: &str = "jsonl";
@@ -91,7 +92,11 @@ impl Store {
             let id = if number == 0 { stamp.clone() } else { format!("{stamp}-{number}") };
             let path = self.path(&id)?;
             match OpenOptions::new().append(true).create_new(true).open(&path) {
-                Ok(file) => break (id, file),
+                Ok(file) => {
+                    // Nobody can have it yet. Where the file system has no locks, there is none.
+                    let _ = file.try_lock();
+                    break (id, file);
+                }
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
                 Err(e) => return Err(SessionError::io(&path)(e)),
             }
@@ -113,10 +118,14 @@ impl Store {
     pub fn open(&mut self, id: &str) -> Result<OpenChat, SessionError> {
         let path = self.path(id)?;
         if !path.is_file() {
-            return Err(SessionError::Unknown(id.to_owned()));
+            return Err(SessionError::Unknown(line(id, 40)));
         }
+        // The lock of the chat at hand is our own: another opening would be refused by it.
+        let mut file = match self.current.take_if(|current| current.id == id) {
+            Some(current) => current.file,
+            None => lock(&path, id)?,
+        };
         let chat = read::chat(&path)?;
-        let mut file = OpenOptions::new().append(true).open(&path).map_err(SessionError::io(&path))?;
         if chat.skipped_lines > 0 {
             // A last line cut off must not swallow the next record.
             file.write_all(b"\n").map_err(SessionError::io(&path))?;
@@ -143,11 +152,12 @@ impl Store {
         let folder = self.folder()?;
         let entries = match std::fs::read_dir(folder) {
             Ok(entries) => entries,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) if is_absent(&e) => return Ok(Vec::new()),
             Err(e) => return Err(SessionError::io(folder)(e)),
         };
         let paths = entries.filter_map(Result::ok).map(|e| e.path());
-        Ok(paths.filter(|p| p.extension().is_some_and(|e| e == EXTENSION)).collect())
+        // What else may bear the name, a folder or a pipe, is no chat.
+        Ok(paths.filter(|p| p.extension().is_some_and(|e| e == EXTENSION) && p.is_file()).collect())
     }
 
     /// All chats in which something was said, the latest first.
@@ -183,6 +193,9 @@ impl Store {
         let path = self.path(&id)?;
         if !path.is_file() {
             return Err(SessionError::Unknown(id));
+        }
+        if self.current_id() != Some(id.as_str()) {
+            lock(&path, &id)?;
         }
         self.purge();
         let title = read::chat(&path)?.summary.title;
@@ -248,20 +261,30 @@ impl Store {
     }
 }
 
+/// Opens a chat's file to add to it, for this process alone.
+fn lock(path: &Path, id: &str) -> Result<File, SessionError> {
+    let file = OpenOptions::new().append(true).open(path).map_err(SessionError::io(path))?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(SessionError::Busy(id.to_owned())),
+        // Some network file systems have no locks; one process a chat is the user's care there.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
+    }
+}
+
 /// The surroundings of the first place with `folded`, which is in lower case.
 fn excerpt(text: &str, folded: &str) -> Option<String> {
     let lower = text.to_lowercase();
     let at = lower.find(folded)?;
     let before = lower[..at].chars().count().saturating_sub(EXCERPT_CHARS / 2);
     let from = text.char_indices().nth(before).map_or(0, |(i, _)| i);
-    Some(shorten(&text[from..], EXCERPT_CHARS + folded.chars().count()))
+    Some(line(&text[from..], EXCERPT_CHARS + folded.chars().count()))
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::engine::protocol::Role;
+    use crate::engine::protocol::{Role, Sampling};
 
     fn said(role: Role, text: &str) -> Record {
         Record::Message(ChatMessage::new(role, text))
@@ -279,6 +302,7 @@ mod tests {
         store.append(said(Role::User, "What is the capital of France?")).unwrap();
         store.append(said(Role::Assistant, "Paris.")).unwrap();
         let mut other = Store::new(Some(folder.path().join("chats")));
+        store.new_chat();
         let chat = other.open_latest().unwrap();
         assert_eq!(chat.summary.title, "What is the capital of France?");
         assert_eq!(
@@ -287,8 +311,43 @@ mod tests {
         );
         other.append(Record::Truncate { messages: 1 }).unwrap();
         other.append(Record::Title { title: "Capitals".into() }).unwrap();
+        drop(other);
         let chat = store.open_latest().unwrap();
         assert_eq!((chat.summary.title.as_str(), chat.messages.len()), ("Capitals", 1));
+    }
+
+    #[test]
+    fn a_chat_is_written_by_one_at_a_time() {
+        let (folder, mut store) = store();
+        store.append(said(Role::User, "mine")).unwrap();
+        let id = store.current_id().unwrap().to_owned();
+        let mut other = Store::new(Some(folder.path().join("chats")));
+        for refused in [other.open(&id).map(drop), other.open_latest().map(drop), other.delete(Some(&id)).map(drop)] {
+            assert!(matches!(refused, Err(SessionError::Busy(busy)) if busy == id));
+        }
+        assert_eq!(store.open(&id).unwrap().messages.len(), 1, "its own lock stands in nobody's way");
+        assert!(other.open(&id).is_err());
+        drop(store);
+        assert_eq!(other.open(&id).unwrap().messages.len(), 1);
+    }
+
+    #[test]
+    fn what_only_bears_the_name_of_a_chat_is_passed_over() {
+        let (folder, mut store) = store();
+        store.append(said(Role::User, "mine")).unwrap();
+        store.new_chat();
+        std::fs::create_dir(folder.path().join("chats/99999999-000000.jsonl")).unwrap();
+        assert_eq!(store.open_latest().unwrap().summary.title, "mine");
+    }
+
+    #[test]
+    fn settings_of_a_chat_that_make_no_sense_give_way_to_the_usual_ones() {
+        let (_folder, mut store) = store();
+        let odd = Sampling { temperature: -1.0, top_p: 7.0, min_p: -0.5, repeat_penalty: 0.0, ..Sampling::default() };
+        store.append(Record::Settings { sampling: Sampling { top_k: 3, ..odd }, system: None }).unwrap();
+        store.append(said(Role::User, "mine")).unwrap();
+        let read = store.open_latest().unwrap().sampling.unwrap();
+        assert_eq!(read, Sampling { top_k: 3, ..Sampling::default() });
     }
 
     #[test]

@@ -20,12 +20,16 @@ pub use stream::TextStream;
 pub use template::{ChatTemplate, RenderOptions, TemplateMessage, is_thinking};
 
 use crate::gguf::{Gguf, Metadata};
+use crate::sanitize::line;
 use bpe::Bpe;
 use partition::{Fragment, Partition};
 use pretokenize::{Family, Spelling};
 use special::Special;
 use spm::Spm;
 use vocab::{Attributes, Vocab};
+
+/// Characters of a name in the file that a message quotes.
+const MOST_QUOTED: usize = 60;
 
 /// A model's vocabulary and the way it cuts text.
 #[derive(Debug)]
@@ -60,7 +64,7 @@ impl Tokenizer {
             "llama" => None,
             "gpt2" => Some(family_of(metadata, &mut warnings)),
             "gemma4" => pretokenize::family("gemma4"),
-            other => return Err(TokenizerError::Unsupported(kind_name(other).to_owned())),
+            other => return Err(TokenizerError::Unsupported(line(kind_name(other), MOST_QUOTED))),
         };
         let mut vocab = Vocab::from_gguf(gguf)?;
         let default = match family {
@@ -248,6 +252,7 @@ fn family_of(metadata: &Metadata, warnings: &mut Vec<String>) -> Family {
         warnings.push(match name {
             "" => format!("{PRE} is missing: text is cut in the default way, and answers may be worse for it"),
             name => {
+                let name = line(name, MOST_QUOTED);
                 format!("{PRE}: {name} is not known: text is cut in the default way, and answers may be worse for it")
             }
         });

@@ -15,9 +15,8 @@ use super::options::{Catalog, TuiOptions};
 use super::theme::Theme;
 use crate::engine::protocol::LoadRequest;
 use crate::session::{SessionError, Store, export};
+use crate::small_file;
 
-/// Files larger than this are not put into a message.
-const MOST_READ_BYTES: u64 = 4 << 20;
 /// Names offered for a path.
 const MOST_NAMES: usize = 200;
 /// Progress of a fetch is told this often.
@@ -226,11 +225,7 @@ pub fn expand_home(path: &str) -> String {
 }
 
 fn read_file(path: &str) -> anyhow::Result<String> {
-    let metadata = std::fs::metadata(path).map_err(|e| anyhow::anyhow!("{path}: {e}"))?;
-    anyhow::ensure!(metadata.is_file(), "{path}: not a file");
-    anyhow::ensure!(metadata.len() <= MOST_READ_BYTES, "{path}: larger than 4 MiB; no model's context holds that");
-    let bytes = std::fs::read(path).map_err(|e| anyhow::anyhow!("{path}: {e}"))?;
-    String::from_utf8(bytes).map_err(|_| anyhow::anyhow!("{path}: not text in UTF-8"))
+    small_file::read_text(path.as_ref(), small_file::FOR_A_MESSAGE).map_err(|e| anyhow::anyhow!("{path}: {e}"))
 }
 
 /// Paths that begin with `prefix`, folders with a slash; names that hold control characters are left out.

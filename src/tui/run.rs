@@ -44,7 +44,7 @@ pub fn run(engine: EngineHandle, events: EventReceiver, options: TuiOptions) -> 
     let theme = if colourless { Theme::mono() } else { theme };
     let glyphs = Glyphs::for_terminal(options.ascii, environment);
     let mut app = App::new(&options, theme, glyphs, colourless, keymap);
-    if let Some(text) = options.history_file.as_ref().and_then(|p| std::fs::read_to_string(p).ok()) {
+    if let Some(text) = options.history_file.as_ref().and_then(|p| crate::small_file::read_text(p, 64 << 20).ok()) {
         app.composer.history = History::parse(&text);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

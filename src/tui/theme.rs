@@ -73,7 +73,7 @@ impl Theme {
             return Err(ThemeError::Unknown(name_or_path.to_owned()));
         }
         let file_error = |message: String| ThemeError::File { path: name_or_path.to_owned(), message };
-        let text = std::fs::read_to_string(path).map_err(|e| file_error(e.to_string()))?;
+        let text = crate::small_file::read_text(path, 1 << 20).map_err(|e| file_error(e.to_string()))?;
         Self::from_toml(&text).map_err(file_error)
     }
 

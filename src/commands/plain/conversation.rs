@@ -3,9 +3,10 @@
 //! Not responsible for the slash commands (`slash`).
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 
-use crate::commands::Detailed;
 use crate::commands::driver::describe;
+use crate::commands::{Detailed, told};
 use crate::config::Settings;
 use crate::engine::EngineHandle;
 use crate::engine::protocol::{
@@ -33,6 +34,8 @@ pub(super) struct Conversation {
     pub(super) settings: Settings,
     pub(super) load: LoadRequest,
     pub(super) model: Option<ModelInfo>,
+    /// The model that was given up for the one being loaded.
+    before: Option<PathBuf>,
     pub(super) messages: Vec<ChatMessage>,
     /// So many of the oldest messages are no longer sent: the context was full.
     pub(super) dropped: usize,
@@ -56,6 +59,7 @@ impl Conversation {
             settings: settings.clone(),
             load,
             model: None,
+            before: None,
             messages: Vec::new(),
             dropped: 0,
             unfinished: String::new(),
@@ -66,6 +70,18 @@ impl Conversation {
             store,
             unsaved: None,
         }
+    }
+
+    /// Loads another model in place of this one, which comes back if the other cannot be loaded.
+    pub(super) fn load_model(&mut self, path: PathBuf) {
+        let old = std::mem::replace(&mut self.load.path, path);
+        self.before = self.model.is_some().then_some(old);
+        self.load_again();
+    }
+
+    fn load_again(&mut self) {
+        self.engine.send(Command::Load(Box::new(self.load.clone())));
+        self.state = State::Loading { first: false };
     }
 
     /// Goes on with a saved chat.
@@ -212,12 +228,13 @@ impl Conversation {
         match event {
             Event::Loaded(info) => {
                 for warning in &info.warnings {
-                    writeln!(remarks, "{warning}")?;
+                    writeln!(remarks, "{}", told(warning))?;
                 }
                 if person {
                     writeln!(remarks, "{}. /help lists the commands.", describe_model(&info))?;
                 }
                 self.model = Some(*info);
+                self.before = None;
                 self.state = State::Idle;
             }
             Event::Failed(failure) => {
@@ -225,6 +242,11 @@ impl Conversation {
                 if self.is_loading() {
                     self.model = None;
                     self.state = State::Idle;
+                    if let Some(path) = self.before.take() {
+                        writeln!(remarks, "going back to the model before")?;
+                        self.load.path = path;
+                        self.load_again();
+                    }
                 }
             }
             Event::Text { id, text } => {
@@ -319,7 +341,7 @@ fn is_command(line: &str) -> bool {
 /// The failure's line, and the lines of its list if it has one.
 fn remark_failure(failure: &Failure, remarks: &mut impl Write) -> io::Result<()> {
     let error = describe(failure);
-    writeln!(remarks, "{error}")?;
+    writeln!(remarks, "{}", told(&error.to_string()))?;
     for line in error.downcast_ref::<Detailed>().map(|error| error.details.as_slice()).unwrap_or_default() {
         writeln!(remarks, "  {line}")?;
     }

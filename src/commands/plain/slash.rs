@@ -3,13 +3,15 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use super::conversation::{Conversation, Next, State, describe_model};
+use super::conversation::{Conversation, Next, describe_model};
 use crate::catalog;
+use crate::commands::told;
 use crate::config::KEYS;
 use crate::engine::protocol::{Budget, Command, Role};
+use crate::gguf::Gguf;
 use crate::sanitize::sanitize;
-
 use crate::size::{BudgetChange, format_size, parse_budget_change};
+use crate::small_file;
 use crate::suggest::closest;
 
 /// The commands, with what each does, in the order of `/help`.
@@ -160,13 +162,15 @@ impl Conversation {
             };
         }
         match catalog::resolve(Some(name), &self.settings) {
-            Ok(path) => {
-                self.load.path = path;
-                self.engine.send(Command::Load(Box::new(self.load.clone())));
-                self.state = State::Loading { first: false };
-                Ok(())
-            }
-            Err(error) => writeln!(remarks, "{error}"),
+            // Loading gives the old model up: what is no model at all is not worth that.
+            Ok(path) => match Gguf::open(&path) {
+                Ok(_) => {
+                    self.load_model(path);
+                    Ok(())
+                }
+                Err(error) => writeln!(remarks, "{}", told(&error.to_string())),
+            },
+            Err(error) => writeln!(remarks, "{}", told(&error.to_string())),
         }
     }
 
@@ -212,12 +216,11 @@ impl Conversation {
         if path.is_empty() {
             return writeln!(remarks, "write /read and the path of a file");
         }
-        match std::fs::read(path) {
-            Ok(bytes) => {
-                let text = String::from_utf8_lossy(&bytes);
+        match small_file::read_text(path.as_ref(), small_file::FOR_A_MESSAGE) {
+            Ok(text) => {
                 let name = PathBuf::from(path).file_name().unwrap_or_default().to_string_lossy().into_owned();
                 self.unfinished.push_str(&format!("{name}:\n```\n{}\n```\n", text.trim_end()));
-                writeln!(out, "{} of {} go into the next message", format_size(bytes.len() as u64), sanitize(&name))
+                writeln!(out, "{} of {} go into the next message", format_size(text.len() as u64), sanitize(&name))
             }
             Err(error) => writeln!(remarks, "{}: {error}", sanitize(path)),
         }

@@ -173,8 +173,8 @@ impl Recipe {
         {
             let block = ty.block_len() as u32;
             if !row.is_multiple_of(block) {
-                let next = row.next_multiple_of(block);
-                return Err(format!("{ty} needs rows of a multiple of {block}, {what} {row} is not; try {next}"));
+                let near = row.checked_next_multiple_of(block).unwrap_or(row - row % block);
+                return Err(format!("{ty} needs rows of a multiple of {block}, {what} {row} is not; try {near}"));
             }
         }
         Ok(())

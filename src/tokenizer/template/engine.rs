@@ -9,6 +9,7 @@ use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State};
 
 use super::{TemplateError, source};
+use crate::sanitize::line;
 
 /// No template in use is half as long.
 pub(super) const LONGEST_SOURCE: usize = 64 << 10;
@@ -19,6 +20,9 @@ const DEEPEST: usize = 60;
 /// bytes made, so this also bounds the memory (about 6 MB and 64 bytes a byte).
 const FUEL: u64 = 100_000;
 const FUEL_A_MESSAGE: u64 = 5_000;
+
+/// Characters of an error or a refusal that are told: they are the template's own words.
+const MOST_TOLD: usize = 300;
 
 const NAME: &str = "chat";
 
@@ -89,7 +93,7 @@ fn on_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String> 
 }
 
 fn one_line(error: &Error) -> String {
-    error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
+    line(&error.to_string(), MOST_TOLD)
 }
 
 /// What a template said when it refused a conversation.
@@ -98,7 +102,7 @@ fn one_line(error: &Error) -> String {
 struct Refusal(String);
 
 fn raise_exception(message: &str) -> Result<Value, Error> {
-    let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    let message = line(message, MOST_TOLD);
     Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Refusal(message)))
 }
 

@@ -69,11 +69,8 @@ impl ChatTemplate {
         let spelling = |id: Option<u32>| id.map(|id| tokenizer.spelling(id)).unwrap_or_default();
         let (bos, eos) = (spelling(tokenizer.bos()), spelling(tokenizer.eos()));
         let source = gguf.metadata().str("tokenizer.chat_template").filter(|source| !source.trim().is_empty());
-        let clock: Clock = Arc::new(jiff::ZonedDateTime::now);
         let knows_chatml = tokenizer.encode("<|im_start|>", true).len() == 1;
-        let (stand_in, warning) = match source
-            .map(|source| Self::new(source.to_owned().into(), &bos, &eos, clock.clone()))
-        {
+        let (stand_in, warning) = match source.map(|source| Self::from_source(source.to_owned(), &bos, &eos)) {
             Some(Ok(template)) => return template,
             Some(Err(error)) => {
                 (CHATML, format!("the model's chat template cannot be used ({error}): ChatML stands in for it"))
@@ -85,7 +82,7 @@ impl ChatTemplate {
             }
         };
         let (warnings, is_completion) = (vec![warning], stand_in == COMPLETION);
-        match Self::new(stand_in.into(), &bos, &eos, clock) {
+        match Self::from_source(stand_in, &bos, &eos) {
             Ok(template) => Self { is_fallback: true, is_completion, warnings, ..template },
             // Not even a thread could be had; rendering says so.
             Err(_) => Self {
@@ -101,6 +98,14 @@ impl ChatTemplate {
                 warnings,
             },
         }
+    }
+
+    /// The template with this Jinja source; `bos` and `eos` are the spellings of these tokens.
+    ///
+    /// # Errors
+    /// What is wrong with it, in one line.
+    pub fn from_source(source: impl Into<Cow<'static, str>>, bos: &str, eos: &str) -> Result<Self, String> {
+        Self::new(source.into(), bos, eos, Arc::new(jiff::ZonedDateTime::now))
     }
 
     /// Compiles a template and tries what it can do.

@@ -28,6 +28,22 @@ fn kept(name: &str) -> ChatTemplate {
 const PROMPT: RenderOptions = RenderOptions { add_generation_prompt: true, continue_last: false, thinking: None };
 
 #[test]
+fn what_a_template_says_when_it_refuses_is_one_short_line_without_escape_codes() {
+    let evil = "\u{1b}[31mno\u{7}\u{202e}\n\nmore";
+    let source = format!(
+        "{{% if messages|length > 2 %}}{{{{ raise_exception('{evil}' ~ 'x' * 5000) }}}}{{% endif %}}{{{{ messages }}}}"
+    );
+    let told = template(&source)
+        .unwrap()
+        .render(&[message("user", "a"), message("assistant", "b"), message("user", "c")], &PROMPT);
+    let told = told.unwrap_err().to_string();
+    assert!(told.contains("[31mno more") && told.len() < 500, "{told}");
+    assert!(!told.contains(|c: char| c.is_control() || c == '\u{202e}'), "{told:?}");
+    let broken = template(&format!("{{{{ '{evil}' | \u{1b}[31m }}}}")).unwrap_err();
+    assert!(!broken.contains(|c: char| c.is_control()), "{broken:?}");
+}
+
+#[test]
 fn a_thought_that_the_prompt_opens_is_known() {
     let opening = |name, thinking| kept(name).opening(thinking);
     for name in ["deepseek-ai-DeepSeek-R1-Distill-Llama-8B", "MiniMax-M2", "NVIDIA-Nemotron-Nano-v2", "Qwen3.5-4B"] {
