@@ -284,11 +284,13 @@ fn the_question_for_the_capital_of_france_is_rendered_and_tokenized_as_by_llama_
 }
 
 #[test]
-fn a_model_without_a_template_of_its_own_gets_chatml_and_a_warning() {
-    let file = unpack("gpt-2");
-    let template = ChatTemplate::from_gguf(&file.gguf, &file.tokenizer());
-    assert!(template.is_fallback() && template.warnings().len() == 1 && !template.can_think());
-    assert!(template.stops().contains(&"<|im_end|>"));
+fn a_model_without_a_template_of_its_own_gets_chatml_or_the_text_itself_and_a_warning() {
+    for (vocabulary, knows_chatml) in [("qwen2", true), ("gpt-2", false)] {
+        let file = unpack_with(vocabulary, &[("tokenizer.chat_template", "")]);
+        let template = ChatTemplate::from_gguf(&file.gguf, &file.tokenizer());
+        assert!(template.is_fallback() && template.warnings().len() == 1 && !template.can_think());
+        assert_eq!(template.stops().contains(&"<|im_end|>"), knows_chatml, "{vocabulary}");
+    }
     let broken = unpack_with("gpt-2", &[("tokenizer.chat_template", "{% for x in %}")]);
     let template = ChatTemplate::from_gguf(&broken.gguf, &broken.tokenizer());
     assert!(template.is_fallback());
