@@ -25,11 +25,13 @@ pub(super) fn submit(app: &mut App, text: &str) -> Effects {
     }
     let waits = app.answer.is_some() || matches!(app.model, Model::Loading { .. }) || app.pulling().is_some();
     if waits {
-        app.queued = Some(match app.queued.take() {
-            Some(queued) => format!("{queued}\n\n{text}"),
-            None => text.to_owned(),
-        });
+        queue(app, text);
         return Vec::new();
+    }
+    if app.is_offering() {
+        // The question is what the model is fetched for.
+        queue(app, text);
+        return accept_offer(app);
     }
     if app.model == Model::None {
         app.composer.set(text);
@@ -43,6 +45,20 @@ pub(super) fn submit(app: &mut App, text: &str) -> Effects {
     effects.push(Effect::Job(Job::Append(Record::Message(message))));
     effects.extend(generate(app));
     effects
+}
+
+/// Keeps a message until it can be sent.
+fn queue(app: &mut App, text: &str) {
+    app.queued = Some(match app.queued.take() {
+        Some(queued) => format!("{queued}\n\n{text}"),
+        None => text.to_owned(),
+    });
+}
+
+/// Fetches, or loads, the model that the first screen offers.
+pub(super) fn accept_offer(app: &mut App) -> Effects {
+    let name = app.offered().map(|e| e.name.clone()).unwrap_or_default();
+    super::commands::run(app, Slash::Model, &name)
 }
 
 /// The conversation as the model is to see it. Neighbouring messages of one side are joined: templates insist on turns.

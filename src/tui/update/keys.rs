@@ -145,8 +145,7 @@ fn send(app: &mut App) -> Effects {
     }
     if app.composer.text().trim().is_empty() {
         if app.is_offering() && app.pulling().is_none() {
-            let name = app.offered().map(|e| e.name.clone()).unwrap_or_default();
-            return super::commands::run(app, Slash::Model, &name);
+            return conversation::accept_offer(app);
         }
         return Vec::new();
     }

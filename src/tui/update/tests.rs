@@ -284,6 +284,18 @@ fn the_first_screen_fetches_the_default_model_with_enter_and_then_loads_it() {
 }
 
 #[test]
+fn a_question_on_the_first_screen_fetches_the_model_and_is_then_answered() {
+    let mut app = samples::app();
+    update(&mut app, Msg::Reply(samples::shelf()));
+    let effects = enter(&mut app, "What is the capital of France?");
+    assert!(effects.contains(&Effect::Pull("smollm2-135m".into())), "{effects:?}");
+    let pulled = Reply::Pulled { name: "smollm2-135m".into(), path: "/models/s.gguf".into() };
+    update(&mut app, Msg::Reply(pulled));
+    let effects = engine(&mut app, Event::Loaded(Box::new(samples::info())));
+    assert!(request(&effects).is_some());
+}
+
+#[test]
 fn a_failed_fetch_can_be_tried_again_and_a_failed_load_leaves_the_chat() {
     let mut app = samples::app();
     update(&mut app, Msg::Reply(samples::shelf()));
