@@ -14,7 +14,7 @@ use crate::config::{CHAT_CONTEXT, Settings};
 use crate::engine::EngineHandle;
 use crate::engine::protocol::{Budget, LoadRequest};
 use crate::places;
-use crate::tui::{self, Catalog, CatalogEntry, Forecast, PullProgress, Resume, TuiOptions};
+use crate::tui::{self, Catalog, CatalogEntry, Forecast, Left, PullProgress, Resume, TuiOptions};
 use crate::weights::memory;
 
 /// What carries the chat.
@@ -89,8 +89,10 @@ fn on_screen(args: &ChatArgs, settings: &Settings) -> anyhow::Result<Outcome> {
         history_file: places::state_dir().map(|state| state.join("history")),
         catalog: Some(Arc::new(Shelf { settings: settings.clone() })),
     };
-    tui::run(engine, events, options)?;
-    Ok(Outcome::Done)
+    Ok(match tui::run(engine, events, options)? {
+        Left::ByChoice => Outcome::Done,
+        Left::Terminated => Outcome::Interrupted,
+    })
 }
 
 pub(super) fn resume(args: &ChatArgs) -> Resume {

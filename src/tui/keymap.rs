@@ -83,14 +83,20 @@ impl From<KeyEvent> for Key {
 /// A binding that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeymapError {
-    #[error("keys: {0:?} is no action; `/keys` lists them")]
+    #[error("[keymap] of the configuration: {0:?} is no action; there are {names}", names = action_names())]
     UnknownAction(String),
-    #[error("keys: {action} = {key:?}: not a key such as alt-x, ctrl-up, f5 or pageup")]
+    #[error("[keymap] of the configuration: {action} = {key:?}: not a key such as alt-x, ctrl-up, f5 or pageup")]
     UnknownKey { action: String, key: String },
-    #[error("keys: {key} is bound to both {first} and {second}")]
+    #[error("[keymap] of the configuration: {key} is bound to both {first} and {second}")]
     Conflict { key: String, first: &'static str, second: &'static str },
-    #[error("keys: {action} = {key}: the line editor, the terminal, tmux or screen needs that key")]
+    #[error(
+        "[keymap] of the configuration: {action} = {key}: the line editor, the terminal, tmux or screen needs that key"
+    )]
     Reserved { action: &'static str, key: String },
+}
+
+fn action_names() -> String {
+    Action::ALL.iter().map(|action| action.name()).collect::<Vec<_>>().join(", ")
 }
 
 /// The keys in force.

@@ -36,7 +36,7 @@ pub use entry::answer_only;
 pub use keymap::{Keymap, KeymapError};
 pub use markdown::code_blocks;
 pub use options::{Catalog, CatalogEntry, Forecast, PullProgress, Resume, TuiOptions};
-pub use run::run;
+pub use run::{Left, run};
 pub use theme::{Theme, ThemeError};
 
 /// The names of the slash commands.

@@ -34,8 +34,17 @@ const TICK: Duration = Duration::from_secs(1);
 /// Events taken at once before the screen is drawn.
 const DRAIN: usize = 512;
 
+/// How the chat ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// The user went.
+    ByChoice,
+    /// A signal came, or the terminal went away.
+    Terminated,
+}
+
 /// Runs the chat until the user leaves.
-pub fn run(engine: EngineHandle, events: EventReceiver, options: TuiOptions) -> anyhow::Result<()> {
+pub fn run(engine: EngineHandle, events: EventReceiver, options: TuiOptions) -> anyhow::Result<Left> {
     // All that can be wrong with the settings is said before the terminal is touched.
     let keymap = Keymap::new(&options.keys)?;
     let environment = |name: &str| std::env::var(name).ok();
@@ -63,6 +72,7 @@ struct Loop {
     drawn: Instant,
     /// Something changed since the last frame.
     dirty: bool,
+    left: Left,
     /// Last, so that the terminal is given back after everything else.
     _held: terminal::Held,
 }
@@ -84,6 +94,7 @@ impl Loop {
             keys: Keys::start()?,
             frame_every: if over_ssh { FRAME_SSH } else { FRAME_LOCAL },
             drawn: Instant::now(),
+            left: Left::ByChoice,
             dirty: true,
             _held: held,
         };
@@ -107,7 +118,7 @@ impl Loop {
         }
     }
 
-    async fn run(mut self) -> anyhow::Result<()> {
+    async fn run(mut self) -> anyhow::Result<Left> {
         let ended = self.turn().await;
         if ended.is_err() {
             // Nothing can be shown any more, but an answer under way is kept.
@@ -116,7 +127,12 @@ impl Loop {
         }
         self.engine.cancel();
         self.engine.send(Command::Shutdown);
-        ended
+        ended.map(|()| self.left)
+    }
+
+    fn terminate(&mut self) -> io::Result<()> {
+        self.left = Left::Terminated;
+        self.apply(Msg::Terminated)
     }
 
     async fn turn(&mut self) -> anyhow::Result<()> {
@@ -137,7 +153,7 @@ impl Loop {
                     match input {
                         Some(input) => self.input(input)?,
                         // The terminal is gone: what is said so far is saved on the way out.
-                        None => self.apply(Msg::Terminated)?,
+                        None => self.terminate()?,
                     }
                     // A burst (a paste without brackets, a held key) is one frame.
                     for _ in 0..DRAIN {
@@ -250,7 +266,7 @@ impl Loop {
 
     fn signal(&mut self, signal: Caught) -> io::Result<()> {
         match signal {
-            Caught::Leave => self.apply(Msg::Terminated),
+            Caught::Leave => self.terminate(),
             Caught::Resized => {
                 let (columns, rows) = terminal::size()?;
                 self.apply(Msg::Resize(columns, rows))?;

@@ -49,7 +49,8 @@ fn leaving_in_mid_answer_is_as_clean() {
         terminal.wait_until("some of the answer", |s| s.contains("answering"));
         terminal.signal(how);
         let before = terminal.before.clone();
-        let (_, bytes, modes, home) = terminal.wait_end();
+        let (code, bytes, modes, home) = terminal.wait_end();
+        assert_eq!(code, 130, "{how}");
         assert_eq!(modes, before, "{how}");
         assert!(bytes.windows(LEAVE.len()).any(|w| w == LEAVE), "{how}");
         let chats = std::fs::read_dir(data_dir(&home).join("chats")).unwrap();
