@@ -6,7 +6,7 @@ use ratatui::text::{Line, Span};
 use super::glyphs::Glyphs;
 use super::markdown::{self, Block, Look};
 use super::theme::Theme;
-use super::wrap::{Break, Run, wrap};
+use super::wrap::{Break, Run, text_width, wrap};
 use crate::engine::protocol::{FinishReason, GenerationStats, Role};
 use crate::session::ChatMessage;
 use crate::size::format_size;
@@ -249,13 +249,20 @@ fn said(message: &ChatMessage, columns: u16, look: Look) -> Vec<Line<'static>> {
 
 fn note(kind: NoteKind, text: &str, columns: u16, look: Look) -> Vec<Line<'static>> {
     let columns = usize::from(columns);
-    let (mark, style, at) = match kind {
-        NoteKind::Notice => (look.glyphs.dot, look.theme.notice, Break::Words),
-        NoteKind::Error => ("!", look.theme.error, Break::Words),
-        NoteKind::Listing => (" ", look.theme.text, Break::Anywhere),
+    let (mark, style) = match kind {
+        NoteKind::Notice => (look.glyphs.dot, look.theme.notice),
+        NoteKind::Error => ("!", look.theme.error),
+        NoteKind::Listing => (" ", look.theme.text),
     };
-    let first = [Run::new(format!("{mark} "), style)];
-    let mut lines = wrap(&[Run::new(text, style)], columns, &first, &[Run::new(INDENT, style)], at);
+    let (first, rest) = ([Run::new(format!("{mark} "), style)], [Run::new(INDENT, style)]);
+    let mut lines = if kind == NoteKind::Listing {
+        // Columns stay where they are; only what does not fit is laid out as words.
+        let fits = |line: &str| text_width(line) + INDENT.len() <= columns;
+        let at = |line: &str| if fits(line) { Break::Anywhere } else { Break::Words };
+        text.split('\n').flat_map(|line| wrap(&[Run::new(line, style)], columns, &rest, &rest, at(line))).collect()
+    } else {
+        wrap(&[Run::new(text, style)], columns, &first, &rest, Break::Words)
+    };
     lines.push(Line::default());
     lines
 }

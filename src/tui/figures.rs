@@ -1,5 +1,7 @@
 //! Figures as the screen writes them.
 
+use crate::engine::protocol::SpeedFigures;
+
 /// Tokens a second, three figures or so: `14.2`, `0.43`, `1.95`, `322`.
 pub fn rate(tok_s: f32) -> String {
     match tok_s {
@@ -36,6 +38,14 @@ pub fn micros(us: u32) -> String {
 pub fn byte_rate(bytes_s: u64) -> String {
     let b = bytes_s as f64;
     if b < 999.5e6 { format!("{:.0} MB/s", b / 1e6) } else { format!("{:.1} GB/s", b / 1e9) }
+}
+
+/// `disk 812 MB/s of 1.9 GB/s`; without the latter where the disk was never measured.
+pub fn disk_rate(speed: &SpeedFigures) -> String {
+    match (speed.disk_bytes_s, speed.disk_calibrated_bytes_s) {
+        (now, 0) => format!("disk {}", byte_rate(now)),
+        (now, best) => format!("disk {} of {}", byte_rate(now), byte_rate(best)),
+    }
 }
 
 #[cfg(test)]

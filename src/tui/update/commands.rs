@@ -274,16 +274,21 @@ fn stats(app: &mut App) {
         figures::rate(s.bound_tok_s),
         s.limiter.name()
     ));
-    rows.push(format!(
-        "disk {} of {}, {} streamed a token",
-        figures::byte_rate(s.disk_bytes_s),
-        figures::byte_rate(s.disk_calibrated_bytes_s),
-        format_size(s.streamed_bytes_per_token)
-    ));
+    let disk = figures::disk_rate(s);
+    rows.push(format!("{disk}, {} streamed a token", format_size(s.streamed_bytes_per_token)));
     let last = app.transcript.entries().iter().rev().filter_map(Entry::as_message).find_map(|m| m.stats.as_deref());
     if let Some(last) = last {
         rows.push(format!("last answer: {}", summary(last, app.glyphs.dot)));
-        rows.push(format!("its prompt: {} tokens, {} of them known already, {} passes, {} read, {} tok/s; {:.0}% of its time waiting for the disk", last.prompt_tokens, last.reused_tokens, last.prefill_passes, format_size(last.prefill_streamed_bytes), figures::rate(last.prefill_tok_s as f32), last.stall_fraction * 100.0));
+        let passes =
+            if last.prefill_passes == 1 { "1 pass".to_owned() } else { format!("{} passes", last.prefill_passes) };
+        rows.push(format!(
+            "its prompt: {} tokens, {} of them known already, {passes}, {} read, {} tok/s; {:.0}% of its time waiting for the disk",
+            last.prompt_tokens,
+            last.reused_tokens,
+            format_size(last.prefill_streamed_bytes),
+            figures::rate(last.prefill_tok_s as f32),
+            last.stall_fraction * 100.0
+        ));
     }
     listing(app, rows.join("\n"));
 }

@@ -8,7 +8,7 @@ use super::{put_lines, titled};
 use crate::engine::protocol::Limiter;
 use crate::size::format_size;
 use crate::tui::app::App;
-use crate::tui::figures::{byte_rate, rate};
+use crate::tui::figures::{disk_rate, rate};
 
 /// Rows of the panel.
 pub(super) const ROWS: u16 = 5;
@@ -42,15 +42,6 @@ pub(super) fn bound(app: &App) -> String {
     }
 }
 
-/// `disk 812 MB/s of 1.9 GB/s`
-pub(super) fn disk(app: &App) -> String {
-    let s = &app.snapshot.speed;
-    match (s.disk_bytes_s, s.disk_calibrated_bytes_s) {
-        (now, 0) => format!("disk {}", byte_rate(now)),
-        (now, best) => format!("disk {} of {}", byte_rate(now), byte_rate(best)),
-    }
-}
-
 /// The routed experts that were in memory.
 pub(super) fn experts(app: &App) -> Option<String> {
     let e = app.snapshot.experts.as_ref()?;
@@ -65,7 +56,7 @@ pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect) {
     let mut lines = vec![
         titled("SPEED", app.theme.title, vec![spark, Span::raw("  "), Span::styled(now, app.theme.title)], area.width),
         Line::raw(format!("mean {}  prompt {}", rate(s.mean_tok_s), rate(s.prefill_tok_s))),
-        Line::raw(disk(app)),
+        Line::raw(disk_rate(&app.snapshot.speed)),
         Line::raw(bound(app)),
     ];
     lines.push(match experts(app) {
