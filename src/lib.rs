@@ -11,8 +11,9 @@
 //! * [`forecast`]: how a model will run on this machine under any budget.
 //! * [`engine`]: the inference thread and the protocol between it and the front ends.
 //! * [`tokenizer`]: text to tokens and back, chat templates.
-//! * [`weights`]: the budget, what is kept in memory under it, and streaming of the rest.
 //! * [`model`]: the families of models and the forward pass over streamed weights.
+//! * [`sampler`]: the next token, from the logits.
+//! * [`weights`]: the budget, what is kept in memory under it, and streaming of the rest.
 //! * [`kernels`]: arithmetic: the thread pool, matrix products and every operation between them, with the same bits on
 //!   every instruction set and any number of threads.
 //! * [`quant`]: block formats of weights and their scalar decode, the oracle for every kernel.
