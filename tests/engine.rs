@@ -139,6 +139,7 @@ fn a_prompt_that_cannot_fit_is_refused_before_it_is_cut_into_tokens() {
     ] {
         let End::Broken(failure) = engine.answer(request(prompt, 1)) else { panic!("20 MiB fit 128 tokens") };
         assert_eq!(failure.kind, FailureKind::ContextFull, "{}", failure.message);
+        assert!(failure.message.starts_with("the prompt has at least "), "{}", failure.message);
     }
     finished(engine.answer(request(tokens(10), 2)));
     let after = engine.handle.snapshots().borrow().memory.base_bytes;

@@ -122,7 +122,7 @@ impl Generation<'_> {
         loaded.make_room(reused as u32 + 1, 1)?;
         let context = loaded.ledger.context() as usize;
         if ids.len() > context {
-            return Err(context_full(ids.len(), context, loaded.info.context_trained).into());
+            return Err(context_full(&ids.len().to_string(), context, loaded.info.context_trained).into());
         }
         self.stats.prompt_tokens = ids.len() as u32;
         self.stats.reused_tokens = reused as u32;
@@ -365,7 +365,7 @@ fn prompt_tokens(loaded: &Loaded, request: &Request) -> Result<Vec<u32>, Failure
     let most = loaded.ledger.most_context() as usize;
     let least_tokens = text_bytes(&request.prompt) / tokenizer.longest_token_bytes();
     if least_tokens > most {
-        return Err(context_full(least_tokens, most, loaded.info.context_trained));
+        return Err(context_full(&format!("at least {least_tokens}"), most, loaded.info.context_trained));
     }
     let mut ids = match &request.prompt {
         Prompt::Tokens(ids) => ids.clone(),
@@ -427,7 +427,7 @@ fn common_prefix(a: &[u32], b: &[u32]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 
-fn context_full(tokens: usize, context: usize, trained: u32) -> Failure {
+fn context_full(tokens: &str, context: usize, trained: u32) -> Failure {
     let advice = if context < trained as usize {
         "raise --ctx or the budget, or send less"
     } else {
