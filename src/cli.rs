@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::config::MOST_QUOTED;
-use crate::engine::protocol::{Budget, KernelKind, KvType, Residency, Sampling, SourceKind};
+use crate::engine::protocol::{Budget, KernelKind, KvType, Residency, Sampling, SourceKind, Thinking};
 use crate::sanitize::line;
 use crate::size::{parse_budget, parse_size};
 
@@ -126,15 +126,9 @@ pub struct AnswerArgs {
     /// End the answer at this text; may be given more than once
     #[arg(long, value_name = "TEXT")]
     pub stop: Vec<String>,
-    /// Switch the model's thinking, where its template has a switch
-    #[arg(long, value_enum, value_name = "ON|OFF")]
-    pub think: Option<Switch>,
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Switch {
-    On,
-    Off,
+    /// Switch the model's thinking, or choose its effort, where its template has a switch: on, off, low, medium, high
+    #[arg(long, value_name = "HOW", value_parser = parse_thinking)]
+    pub think: Option<Thinking>,
 }
 
 #[derive(Args, Clone, Debug, Default, PartialEq)]
@@ -380,6 +374,10 @@ pub(crate) fn parse_share(text: &str) -> Result<f32, String> {
 
 pub(crate) fn parse_penalty(text: &str) -> Result<f32, String> {
     parse_in(text, "a penalty; write a number above 0, such as 1.1", Sampling::is_penalty)
+}
+
+pub(crate) fn parse_thinking(text: &str) -> Result<Thinking, String> {
+    Thinking::from_name(text).ok_or_else(|| "write on, off, low, medium or high".into())
 }
 
 fn parse_sha256(text: &str) -> Result<String, String> {

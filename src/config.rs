@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 pub(crate) use keys::MOST_QUOTED;
 pub use keys::{KEYS, Key, Kind};
 
-use crate::cli::{AnswerArgs, ChatArgs, EngineArgs, Switch};
-use crate::engine::protocol::{Budget, KernelKind, KvType, LoadRequest, Residency, Sampling, SourceKind};
+use crate::cli::{AnswerArgs, ChatArgs, EngineArgs};
+use crate::engine::protocol::{Budget, KernelKind, KvType, LoadRequest, Residency, Sampling, SourceKind, Thinking};
 
 /// The least context that a budget of 0 holds for a chat.
 pub const CHAT_CONTEXT: u32 = 512;
@@ -71,7 +71,7 @@ pub struct Settings {
     /// The most tokens of one answer.
     pub max_tokens: Option<u32>,
     /// `None` leaves thinking as the model's template does.
-    pub think: Option<bool>,
+    pub think: Option<Thinking>,
     /// Where models and chats are kept; `None` is the platform's place ([`crate::places`]).
     pub data_dir: Option<PathBuf>,
     /// Draw with ASCII characters only.
@@ -179,7 +179,7 @@ impl Settings {
         over.set("sampling.seed", "--seed", &mut sampling.seed, args.seed.map(Some));
         over.set("stop", "--stop", &mut self.stop, (!args.stop.is_empty()).then(|| args.stop.clone()));
         over.set("max_tokens", "--max-tokens", &mut self.max_tokens, args.max_tokens.map(Some));
-        over.set("think", "--think", &mut self.think, args.think.map(|switch| Some(switch == Switch::On)));
+        over.set("think", "--think", &mut self.think, args.think.map(Some));
     }
 
     /// Puts the chat's own flags over what is set.
@@ -324,7 +324,7 @@ mod tests {
     fn what_a_key_shows_reads_back_as_the_same() {
         let text = "model = 'a'\nbudget = '60%'\nthreads = 2\nctx = 77\nkernel = 'exact'\nresidency = 'fp32'\n\
                     source = 'mmap'\nkv = 'q8_0'\nprefill_batch = 5\ndisk_limit = '1.5M'\nsystem = \"say\\n\\\"hi\\\"\"\n\
-                    stop = ['a', \"b\\n\"]\nthink = false\ndata_dir = '/x y'\nascii = true\n\
+                    stop = ['a', \"b\\n\"]\nthink = 'low'\ndata_dir = '/x y'\nascii = true\n\
                     theme = 'light'\nmouse = true\nmax_tokens = 9\n[sampling]\ntemp = 0.1\ntop_k = 1\n\
                     top_p = 0.3\nmin_p = 0.2\nrepeat_penalty = 1.3\nseed = 12\n";
         let settings = from_file(text).unwrap();

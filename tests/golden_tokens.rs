@@ -288,7 +288,11 @@ fn a_model_without_a_template_of_its_own_gets_chatml_or_the_text_itself_and_a_wa
     for (vocabulary, knows_chatml) in [("qwen2", true), ("gpt-2", false)] {
         let file = unpack_with(vocabulary, &[("tokenizer.chat_template", "")]);
         let template = ChatTemplate::from_gguf(&file.gguf, &file.tokenizer());
-        assert!(template.is_fallback() && template.warnings().len() == 1 && !template.can_think());
+        assert!(
+            template.is_fallback()
+                && template.warnings().len() == 1
+                && template.thinking_switch() == Default::default()
+        );
         assert_eq!(template.stops().contains(&"<|im_end|>"), knows_chatml, "{vocabulary}");
     }
     let broken = unpack_with("gpt-2", &[("tokenizer.chat_template", "{% for x in %}")]);

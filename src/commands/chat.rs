@@ -80,6 +80,7 @@ fn on_screen(args: &ChatArgs, settings: &Settings) -> anyhow::Result<Outcome> {
         sampling: settings.sampling.clone(),
         stop: settings.stop.clone(),
         max_tokens: settings.max_tokens,
+        thinking: settings.think,
         resume: resume(args),
         theme: settings.theme.clone(),
         ascii: settings.ascii,

@@ -73,10 +73,10 @@ impl File<'_> {
 
     fn value(&self, settings: &mut Settings, key: &Key, value: &Spanned<DeValue>) -> Result<(), ConfigError> {
         let texts: Vec<String> = match (key.kind, value.get_ref()) {
-            (Kind::Text | Kind::Number, DeValue::String(text)) => vec![text.to_string()],
+            (Kind::Text | Kind::Number | Kind::SwitchOrText, DeValue::String(text)) => vec![text.to_string()],
             (Kind::Number, DeValue::Integer(number)) if number.radix() == 10 => vec![number.to_string()],
             (Kind::Number, DeValue::Float(number)) => vec![number.to_string()],
-            (Kind::Switch, DeValue::Boolean(on)) => vec![on.to_string()],
+            (Kind::Switch | Kind::SwitchOrText, DeValue::Boolean(on)) => vec![on.to_string()],
             (Kind::Texts, DeValue::Array(items)) => items
                 .iter()
                 .map(|item| match item.get_ref() {
@@ -89,6 +89,7 @@ impl File<'_> {
                     Kind::Text => "a string",
                     Kind::Number => "a number or a string",
                     Kind::Switch => "true or false",
+                    Kind::SwitchOrText => "true, false or a string",
                     Kind::Texts => "an array of strings",
                 };
                 return Err(self.wrong_kind(key.path, expected, value));

@@ -5,8 +5,8 @@ use std::str::FromStr;
 use clap::ValueEnum;
 
 use super::Settings;
-use crate::cli::{parse_penalty, parse_share, parse_temperature};
-use crate::engine::protocol::Budget;
+use crate::cli::{parse_penalty, parse_share, parse_temperature, parse_thinking};
+use crate::engine::protocol::{Budget, Thinking};
 use crate::sanitize::line;
 use crate::size::{parse_budget, parse_size};
 
@@ -20,6 +20,8 @@ pub enum Kind {
     /// Also as a string, as sizes need.
     Number,
     Switch,
+    /// One of the two, or a word.
+    SwitchOrText,
     /// An array of strings; in the environment, one.
     Texts,
 }
@@ -146,9 +148,9 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         path: "think",
-        kind: Kind::Switch,
-        read: |s, text| put(&mut s.think, switch(text).map(Some)),
-        show: |s| s.think.map(|on| on.to_string()),
+        kind: Kind::SwitchOrText,
+        read: |s, text| put(&mut s.think, thinking(text).map(Some)),
+        show: |s| s.think.map(|thinking| quoted(thinking.name())),
         unset: "as the model's template does",
     },
     Key {
@@ -256,6 +258,14 @@ fn switch(text: &str) -> Result<bool, String> {
         "true" | "on" | "1" | "yes" => Ok(true),
         "false" | "off" | "0" | "no" => Ok(false),
         _ => Err(format!("`{}` is neither true nor false", line(text, MOST_QUOTED))),
+    }
+}
+
+fn thinking(text: &str) -> Result<Thinking, String> {
+    match switch(text) {
+        Ok(true) => Ok(Thinking::On),
+        Ok(false) => Ok(Thinking::Off),
+        Err(_) => parse_thinking(&text.trim().to_ascii_lowercase()),
     }
 }
 

@@ -13,7 +13,7 @@ use super::text::{AnswerText, Piece};
 use crate::kernels::Cancel;
 use crate::model::{Hooks, ModelError, Op, Want};
 use crate::sampler::Sampler;
-use crate::tokenizer::{RenderOptions, TemplateMessage, is_thinking};
+use crate::tokenizer::{RenderOptions, TemplateMessage, Thinking, is_thinking};
 use crate::weights::{Counters, WeightStore};
 
 /// Tokens after which what was read ahead of the answer no longer counts.
@@ -391,7 +391,7 @@ fn render(
     loaded: &Loaded,
     messages: &[Message],
     continue_last: bool,
-    thinking: Option<bool>,
+    thinking: Option<Thinking>,
 ) -> Result<Vec<u32>, Failure> {
     let messages: Vec<_> =
         messages.iter().map(|m| TemplateMessage { role: m.role.name(), content: &m.content }).collect();

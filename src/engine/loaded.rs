@@ -249,7 +249,7 @@ fn describe(
         experts: hp.experts.map_or(0, |e| e.count as u32),
         experts_used: hp.experts.map_or(0, |e| e.used as u32),
         has_chat_template: !template.is_fallback(),
-        can_think: template.can_think(),
+        thinking: template.thinking_switch(),
         load_s: 0.0,
         warnings: tokenizer
             .warnings()

@@ -7,6 +7,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use crate::tokenizer::{Thinking, ThinkingSwitch};
+
 pub use crate::sampler::Sampling;
 
 /// Names one answer; counts up from 1. Events of an answer carry its id until its `Finished`.
@@ -64,8 +66,8 @@ pub struct Request {
     pub stop: Vec<String>,
     /// `false` goes on past end tokens (`bench`).
     pub stop_at_end: bool,
-    /// Whether a template with a thinking switch has it on; `None` leaves it as the template does.
-    pub thinking: Option<bool>,
+    /// How much the model is to think, where its template has a switch; `None` leaves it as the template does.
+    pub thinking: Option<Thinking>,
 }
 
 /// How weights are read from their file.
@@ -187,8 +189,8 @@ pub struct ModelInfo {
     pub experts: u32,
     pub experts_used: u32,
     pub has_chat_template: bool,
-    /// Whether the template can switch thinking on and off.
-    pub can_think: bool,
+    /// What the template lets one choose of thinking.
+    pub thinking: ThinkingSwitch,
     /// Seconds that loading took.
     pub load_s: f64,
     /// What the file was found wanting in, in words for the user.

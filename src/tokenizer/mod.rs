@@ -17,7 +17,7 @@ use std::borrow::Cow;
 
 pub use error::{TemplateError, TokenizerError};
 pub use stream::TextStream;
-pub use template::{ChatTemplate, RenderOptions, TemplateMessage, is_thinking};
+pub use template::{ChatTemplate, RenderOptions, TemplateMessage, Thinking, ThinkingSwitch, is_thinking};
 
 use crate::gguf::{Gguf, Metadata};
 use crate::sanitize::line;

@@ -12,7 +12,7 @@ use super::options::{CatalogEntry, Forecast, PullProgress, TuiOptions};
 use super::overlay::{Overlay, Panel};
 use super::theme::Theme;
 use super::transcript::Transcript;
-use crate::engine::protocol::{Budget, GenerationId, LoadRequest, ModelInfo, Sampling, Snapshot};
+use crate::engine::protocol::{Budget, GenerationId, LoadRequest, ModelInfo, Sampling, Snapshot, Thinking};
 use crate::session::Summary;
 
 /// What is known of the model.
@@ -69,7 +69,7 @@ pub struct Settings {
     pub sampling: Sampling,
     pub stop: Vec<String>,
     pub max_tokens: Option<u32>,
-    pub thinking: Option<bool>,
+    pub thinking: Option<Thinking>,
 }
 
 pub struct App {
@@ -160,7 +160,7 @@ impl App {
                 sampling: options.sampling.clone(),
                 stop: options.stop.clone(),
                 max_tokens: options.max_tokens,
-                thinking: None,
+                thinking: options.thinking,
             },
             answer: None,
             last_id: 0,

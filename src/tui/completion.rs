@@ -104,7 +104,7 @@ fn arguments(app: &App, slash: Slash, typed: &str) -> Vec<Offer> {
     };
     match slash {
         Slash::Theme => plain(Theme::NAMES),
-        Slash::Think => plain(&["on", "off", "auto"]),
+        Slash::Think => plain(&["on", "off", "low", "medium", "high", "auto"]),
         Slash::Set => plain(&["temp", "top-k", "top-p", "min-p", "repeat-penalty", "seed", "max-tokens"]),
         Slash::Copy => plain(&["all"]),
         Slash::Panel => plain(&["memory", "layers", "speed"]),

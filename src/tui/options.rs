@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::engine::protocol::{LoadRequest, Sampling};
+use crate::engine::protocol::{LoadRequest, Sampling, Thinking};
 
 /// How a chat starts.
 #[derive(Clone)]
@@ -20,6 +20,8 @@ pub struct TuiOptions {
     pub stop: Vec<String>,
     /// At most this many tokens an answer.
     pub max_tokens: Option<u32>,
+    /// How much the model is to think, where its template has a switch.
+    pub thinking: Option<Thinking>,
     pub resume: Resume,
     /// `default`, `light`, `high-contrast`, `mono`, or the path of a theme file.
     pub theme: String,

@@ -34,6 +34,7 @@ pub(super) fn options() -> TuiOptions {
         sampling: Sampling::default(),
         stop: Vec::new(),
         max_tokens: None,
+        thinking: None,
         resume: Resume::Fresh,
         theme: "default".into(),
         ascii: false,

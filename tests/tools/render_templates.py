@@ -44,6 +44,7 @@ CONVERSATIONS = [
     [A("I begin."), U("And I follow.")],
     [U("Complete"), A("this sentence")],
 ]
+EFFORTS = ["low", "medium", "high"]
 TOKENS = {  # bos, eos
     "meta-llama-Llama-2": ("<s>", "</s>"), "meta-llama": ("<|begin_of_text|>", "<|eot_id|>"), "NousResearch": ("<|begin_of_text|>", "<|im_end|>"),
     "Qwen": ("", "<|im_end|>"), "google": ("<bos>", "<eos>"), "mistralai": ("<s>", "</s>"), "unsloth-mistral": ("<s>", "</s>"), "microsoft-Phi-3": ("<s>", "<|endoftext|>"),
@@ -62,7 +63,8 @@ def with_thoughts(source, messages):
 
 def render(template, tokens, messages, prompt, thinking):
     variables = dict(messages=messages, add_generation_prompt=prompt, bos_token=tokens[0], eos_token=tokens[1], tools=None, documents=None)
-    if thinking is not None: variables |= dict(enable_thinking=thinking, thinking=thinking)
+    if thinking is not None: variables |= dict(enable_thinking=thinking != "off", thinking=thinking != "off")
+    if thinking in EFFORTS: variables["reasoning_effort"] = thinking
     try: return {"text": template.render(**variables)}
     except jinja2.exceptions.TemplateError as error: return {"refused": str(error)}
     except (TypeError, AttributeError, KeyError, ValueError) as error: return {"failed": f"{type(error).__name__}: {error}"}
@@ -74,7 +76,7 @@ for path in sorted(FOLDER.glob("*.jinja")):
     tokens = next((t for name, t in TOKENS.items() if path.name.startswith(name)), ("<s>", "</s>"))
     for messages in CONVERSATIONS:
         seen = []
-        for prompt, thinking in [(True, None), (False, None), (True, True), (True, False)]:
+        for prompt, thinking in [(True, None), (False, None), *((True, how) for how in ("on", "off", *EFFORTS))]:
             result = render(template, tokens, with_thoughts(source, messages), prompt, thinking)
             if thinking is not None and result == seen[0]: continue
             seen.append(result)

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use crate::engine::Loaded;
-use crate::engine::protocol::{Budget, LoadRequest};
+use crate::engine::protocol::{Budget, LoadRequest, ThinkingSwitch};
 use crate::gguf::Gguf;
 use crate::model::Hyperparameters;
 use crate::model::architecture::{self, Architecture};
@@ -29,7 +29,7 @@ struct Runs {
     touched_bytes: u64,
     context: u32,
     has_template: bool,
-    can_think: bool,
+    thinking: ThinkingSwitch,
     vocabulary: u32,
     warnings: Vec<String>,
 }
@@ -49,7 +49,7 @@ impl Verdict {
                 touched_bytes: loaded.info.touched_bytes_per_token,
                 context: hp.context_trained,
                 has_template: loaded.info.has_chat_template,
-                can_think: loaded.info.can_think,
+                thinking: loaded.info.thinking,
                 vocabulary: loaded.info.vocabulary,
                 warnings: loaded.info.warnings.clone(),
             }
@@ -75,9 +75,10 @@ impl Verdict {
                 let context = runs.context.min(4096);
                 line("runs", &format!("yes, in {least} at the least; {full} holds all of it and {context} tokens"));
                 line("reads", &format!("{touched} of weights for a token, less what is kept in memory"));
-                let chat = match (runs.has_template, runs.can_think) {
-                    (true, true) => "has a template, which switches thinking on and off",
-                    (true, false) => "has a template",
+                let chat = match (runs.has_template, runs.thinking) {
+                    (true, ThinkingSwitch { effort: true, .. }) => "has a template, which sets the effort of thinking",
+                    (true, ThinkingSwitch { on_off: true, .. }) => "has a template, which switches thinking on and off",
+                    (true, _) => "has a template",
                     (false, _) => "has no template: a base model, to be asked with `run --raw`",
                 };
                 line("chat", chat);
@@ -100,7 +101,8 @@ impl Verdict {
             "touched_bytes_per_token": runs.map(|runs| runs.touched_bytes),
             "context": runs.map(|runs| runs.context),
             "chat_template": runs.map(|runs| runs.has_template),
-            "can_think": runs.map(|runs| runs.can_think),
+            "can_think": runs.map(|runs| runs.thinking.on_off),
+            "has_effort": runs.map(|runs| runs.thinking.effort),
         })
     }
 }

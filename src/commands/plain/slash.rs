@@ -7,7 +7,7 @@ use super::conversation::{Conversation, Next, describe_model};
 use crate::catalog;
 use crate::commands::told;
 use crate::config::KEYS;
-use crate::engine::protocol::{Budget, Command, Role};
+use crate::engine::protocol::{Budget, Command, Role, Thinking};
 use crate::gguf::Gguf;
 use crate::sanitize::sanitize;
 use crate::size::{BudgetChange, format_size, parse_budget_change};
@@ -21,7 +21,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("/budget [80M|60%|auto|0|+10%]", "show or change the memory budget, also during an answer"),
     ("/system [TEXT|off]", "show or set the system prompt"),
     ("/set [temp 0.7]", "show or change temp, top-k, top-p, min-p, repeat-penalty, seed, max-tokens"),
-    ("/think [on|off|auto]", "let the model think or not, where its template has a switch"),
+    ("/think [on|off|low|medium|high|auto]", "how much the model is to think, where its template has a switch"),
     ("/read PATH", "put a file into the next message"),
     ("/stop", "stop the answer and keep it"),
     ("/regen", "answer the last message again"),
@@ -105,10 +105,15 @@ impl Conversation {
             },
             "/set" => self.set(rest, out, remarks)?,
             "/think" => match rest {
-                "on" => self.settings.think = Some(true),
-                "off" => self.settings.think = Some(false),
                 "auto" => self.settings.think = None,
-                _ => writeln!(remarks, "write /think on, /think off or /think auto")?,
+                how => match Thinking::from_name(how) {
+                    Some(thinking) => {
+                        self.settings.think = Some(thinking);
+                        let switch = self.model.as_ref().map(|info| info.thinking).unwrap_or_default();
+                        writeln!(remarks, "{}", switch.outcome(thinking))?;
+                    }
+                    None => writeln!(remarks, "write /think on, off, low, medium, high or auto")?,
+                },
             },
             "/read" => self.read(rest, out, remarks)?,
             "/stop" => self.engine.cancel(),

@@ -4,6 +4,7 @@ mod engine;
 mod source;
 #[cfg(test)]
 mod tests;
+mod thinking;
 mod thoughts;
 
 use std::borrow::Cow;
@@ -14,6 +15,7 @@ use minijinja::context;
 use super::{TemplateError, Tokenizer};
 use crate::gguf::Gguf;
 use engine::{Clock, Engine};
+pub use thinking::{Thinking, ThinkingSwitch};
 pub use thoughts::is_thinking;
 
 /// One message as a template sees it.
@@ -31,8 +33,8 @@ pub struct RenderOptions {
     pub add_generation_prompt: bool,
     /// The last message is an unfinished answer: its end is left out, so that the model carries it on.
     pub continue_last: bool,
-    /// Thinking on or off, for a template that knows it; `None` leaves it as the template does.
-    pub thinking: Option<bool>,
+    /// For a template that knows it; `None` leaves it as the template does.
+    pub thinking: Option<Thinking>,
 }
 
 /// The chat template of a model.
@@ -45,7 +47,7 @@ pub struct ChatTemplate {
     is_fallback: bool,
     /// There are no turns: the model goes on with the text.
     is_completion: bool,
-    can_think: bool,
+    switch: ThinkingSwitch,
     /// Whether a system message is a message of its own; else it goes before the first of the user.
     has_system: bool,
     /// Whether answers come in channels, thoughts in one of their own (gpt-oss).
@@ -92,7 +94,7 @@ impl ChatTemplate {
                 eos,
                 is_fallback: true,
                 is_completion,
-                can_think: false,
+                switch: ThinkingSwitch::default(),
                 has_system: true,
                 has_channels: false,
                 warnings,
@@ -118,7 +120,7 @@ impl ChatTemplate {
             eos: eos.to_owned(),
             is_fallback: false,
             is_completion: false,
-            can_think: false,
+            switch: ThinkingSwitch::default(),
             has_system: true,
             warnings: Vec::new(),
         };
@@ -134,7 +136,10 @@ impl ChatTemplate {
             let opts = RenderOptions { thinking: Some(on), ..prompt };
             template.render(&[user], &opts).ok()
         };
-        template.can_think = thinking(true) != thinking(false);
+        template.switch = ThinkingSwitch {
+            on_off: thinking(Thinking::On) != thinking(Thinking::Off),
+            effort: thinking(Thinking::Low) != thinking(Thinking::High),
+        };
         Ok(template)
     }
 
@@ -153,9 +158,9 @@ impl ChatTemplate {
         self.is_fallback
     }
 
-    /// Whether the template has a switch for thinking.
-    pub fn can_think(&self) -> bool {
-        self.can_think
+    /// What the template lets one choose of thinking.
+    pub fn thinking_switch(&self) -> ThinkingSwitch {
+        self.switch
     }
 
     /// Whether answers come in channels.
@@ -164,7 +169,7 @@ impl ChatTemplate {
     }
 
     /// What the template begins an answer with where that is a thought (`<think>`): the user is to see it as the model's.
-    pub fn opening(&self, thinking: Option<bool>) -> Option<String> {
+    pub fn opening(&self, thinking: Option<Thinking>) -> Option<String> {
         let options = RenderOptions { add_generation_prompt: true, continue_last: false, thinking };
         let prompt = self.render(&[message("user", "who-are-you")], &options).ok()?;
         thoughts::opening(&prompt).map(str::to_owned)
@@ -244,7 +249,14 @@ impl ChatTemplate {
             documents => (),
         };
         let context = match opts.thinking {
-            Some(on) => context! { enable_thinking => on, thinking => on, ..always },
+            Some(thinking) => {
+                let on = thinking.is_on();
+                let asked = context! { enable_thinking => on, thinking => on, ..always };
+                match thinking.effort() {
+                    Some(effort) => context! { reasoning_effort => effort, ..asked },
+                    None => asked,
+                }
+            }
             None => always,
         };
         engine.render(context, count, bytes)

@@ -50,23 +50,26 @@ fn a_thought_that_the_prompt_opens_is_known() {
         assert_eq!(opening(name, None).as_deref(), Some("<think>\n"), "{name}");
     }
     assert_eq!(opening("deepseek-ai-DeepSeek-V3.1", None), None);
-    assert_eq!(opening("deepseek-ai-DeepSeek-V3.1", Some(true)).as_deref(), Some("<think>"));
+    assert_eq!(opening("deepseek-ai-DeepSeek-V3.1", Some(Thinking::On)).as_deref(), Some("<think>"));
     assert_eq!(opening("Qwen-Qwen3-0.6B", None), None);
-    assert_eq!(opening("Qwen-Qwen3-0.6B", Some(false)), None);
-    assert_eq!(opening("Qwen3.5-4B", Some(false)), None);
+    assert_eq!(opening("Qwen-Qwen3-0.6B", Some(Thinking::Off)), None);
+    assert_eq!(opening("Qwen3.5-4B", Some(Thinking::Off)), None);
 }
 
 #[test]
 fn thinking_is_switched_where_a_template_knows_it() {
     for (name, can) in [
-        ("Qwen-Qwen3-0.6B", true),
-        ("HuggingFaceTB-SmolLM3-3B", true),
-        ("openai-gpt-oss-120b", false),
-        ("ibm-granite-granite-3.3-2B-Instruct", true),
-        ("google-gemma-3-4b-it", false),
-        ("Qwen-Qwen2.5-7B-Instruct", false),
+        ("Qwen-Qwen3-0.6B", (true, false)),
+        ("HuggingFaceTB-SmolLM3-3B", (true, false)),
+        ("openai-gpt-oss-120b", (false, true)),
+        ("tencent-Hy3", (false, true)),
+        ("upstage-Solar-Open-100B", (false, true)),
+        ("ibm-granite-granite-3.3-2B-Instruct", (true, false)),
+        ("google-gemma-3-4b-it", (false, false)),
+        ("Qwen-Qwen2.5-7B-Instruct", (false, false)),
     ] {
-        assert_eq!(kept(name).can_think(), can, "{name}");
+        let switch = kept(name).thinking_switch();
+        assert_eq!((switch.on_off, switch.effort), can, "{name}");
     }
 }
 
@@ -98,7 +101,7 @@ struct Expected {
     eos: String,
     messages: Vec<BTreeMap<String, String>>,
     prompt: bool,
-    thinking: Option<bool>,
+    thinking: Option<String>,
     text: Option<String>,
     refused: Option<String>,
 }
@@ -123,7 +126,8 @@ fn templates_render_as_pythons_jinja_renders_them() {
         };
         for case in same {
             let messages: Vec<_> = case.messages.iter().map(|m| message(&m["role"], &m["content"])).collect();
-            let opts = RenderOptions { add_generation_prompt: case.prompt, thinking: case.thinking, ..PROMPT };
+            let thinking = case.thinking.as_deref().map(|name| Thinking::from_name(name).unwrap());
+            let opts = RenderOptions { add_generation_prompt: case.prompt, thinking, ..PROMPT };
             let rendered = template.render_as_is(&messages, &opts);
             let agrees = match (&rendered, &case.text, &case.refused) {
                 (Ok(rendered), Some(text), _) => rendered == text,
@@ -142,16 +146,16 @@ fn templates_render_as_pythons_jinja_renders_them() {
 #[test]
 fn a_switch_for_thinking_is_found_where_there_is_one() {
     for name in ["Qwen-Qwen3-0.6B", "HuggingFaceTB-SmolLM3-3B", "GLM-4.6", "deepseek-ai-DeepSeek-V3.1"] {
-        assert!(kept(name).can_think(), "{name}");
+        assert!(kept(name).thinking_switch().on_off, "{name}");
     }
     for name in ["Qwen-Qwen2.5-7B-Instruct", "google-gemma-3-4b-it", "meta-llama-Llama-3.2-3B-Instruct"] {
-        assert!(!kept(name).can_think(), "{name}");
+        assert_eq!(kept(name).thinking_switch(), ThinkingSwitch::default(), "{name}");
     }
     let qwen = kept("Qwen-Qwen3-0.6B");
     let render = |thinking| qwen.render(&[message("user", "Hi")], &RenderOptions { thinking, ..PROMPT }).unwrap();
-    assert!(render(Some(false)).ends_with("<|im_start|>assistant\n<think>\n\n</think>\n\n"));
-    assert!(render(Some(true)).ends_with("<|im_start|>assistant\n"));
-    assert_eq!(render(None), render(Some(true)));
+    assert!(render(Some(Thinking::Off)).ends_with("<|im_start|>assistant\n<think>\n\n</think>\n\n"));
+    assert!(render(Some(Thinking::On)).ends_with("<|im_start|>assistant\n"));
+    assert_eq!(render(None), render(Some(Thinking::On)));
 }
 
 #[test]

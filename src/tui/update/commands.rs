@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{Effects, budget, conversation, leave, listing, notice, overlays, settings};
-use crate::engine::protocol::{Command, Role};
+use crate::engine::protocol::{Command, Role, Thinking};
 use crate::session::Record;
 use crate::size::format_size;
 use crate::tui::app::{App, Then};
@@ -207,22 +207,20 @@ fn find(app: &mut App, argument: &str) {
 }
 
 fn think(app: &mut App, argument: &str) {
-    let can = app.info().is_some_and(|i| i.can_think);
-    let (thinking, words) = match argument {
-        "on" => (Some(true), "thinks before it answers"),
-        "off" => (Some(false), "answers without thinking"),
-        "auto" => (None, "thinks or not as its template has it"),
-        _ => {
-            let unfold = !app.transcript.unfold_thinking;
-            app.transcript.set_unfold_thinking(unfold);
-            return;
-        }
-    };
+    if argument.is_empty() {
+        let unfold = !app.transcript.unfold_thinking;
+        return app.transcript.set_unfold_thinking(unfold);
+    }
+    let thinking = Thinking::from_name(argument);
+    if thinking.is_none() && argument != "auto" {
+        app.status = Some("write /think on, off, low, medium, high or auto".to_owned());
+        return;
+    }
     app.settings.thinking = thinking;
-    app.status = Some(if can {
-        format!("the model {words}")
-    } else {
-        "this model's template has no switch for thinking".to_owned()
+    let switch = app.info().map(|info| info.thinking).unwrap_or_default();
+    app.status = Some(match thinking {
+        None => "the model thinks or not as its template has it".to_owned(),
+        Some(thinking) => switch.outcome(thinking).to_owned(),
     });
 }
 

@@ -5,10 +5,13 @@ use super::*;
 use crate::engine::protocol::*;
 use crate::session::Record;
 use crate::tui::app::Model;
+use crate::tui::glyphs::UNICODE;
+use crate::tui::keymap::Keymap;
 use crate::tui::message::{Job, Reply};
-use crate::tui::options::PullProgress;
+use crate::tui::options::{PullProgress, TuiOptions};
 use crate::tui::overlay::Overlay;
 use crate::tui::samples::{self, answer, engine, enter, press, request, type_in};
+use crate::tui::theme::Theme;
 
 fn ready() -> App {
     let mut app = samples::app();
@@ -41,6 +44,21 @@ fn a_question_is_sent_answered_and_both_are_saved() {
     assert_eq!(texts(&app), ["What is the capital of France?", "Paris."]);
     let effects = enter(&mut app, "And of Spain?");
     assert_eq!(turns(request(&effects).unwrap()).len(), 3);
+}
+
+#[test]
+fn thinking_is_asked_for_as_the_chat_was_started_and_then_as_the_user_says() {
+    let options = TuiOptions { thinking: Some(Thinking::Off), ..samples::options() };
+    let mut app = App::new(&options, Theme::named("default").unwrap(), UNICODE, false, Keymap::default());
+    samples::ready(&mut app);
+    assert_eq!(request(&enter(&mut app, "one")).unwrap().thinking, Some(Thinking::Off));
+    answer(&mut app, "1", FinishReason::Stop);
+    enter(&mut app, "/think low");
+    assert_eq!(app.status.as_deref(), Some("this model's template has no switch for thinking"));
+    assert_eq!(request(&enter(&mut app, "two")).unwrap().thinking, Some(Thinking::Low));
+    answer(&mut app, "2", FinishReason::Stop);
+    enter(&mut app, "/think auto");
+    assert_eq!(request(&enter(&mut app, "three")).unwrap().thinking, None);
 }
 
 #[test]
