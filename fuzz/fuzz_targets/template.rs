@@ -5,7 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sipllm::tokenizer::{ChatTemplate, RenderOptions, TemplateMessage};
+use sipllm::tokenizer::{ChatTemplate, RenderOptions, TemplateMessage, Thinking};
 
 fuzz_target!(|bytes: &[u8]| {
     let text = String::from_utf8_lossy(bytes);
@@ -21,7 +21,7 @@ fuzz_target!(|bytes: &[u8]| {
     let message = |role, content| TemplateMessage { role, content };
     let messages =
         [message("system", "brief"), message("user", said), message("assistant", said), message("user", "go on")];
-    for (count, continue_last, thinking) in [(4, false, None), (2, false, Some(true)), (3, true, Some(false))] {
+    for (count, continue_last, thinking) in [(4, false, None), (2, false, Some(Thinking::High)), (3, true, Some(Thinking::Off))] {
         let options = RenderOptions { add_generation_prompt: true, continue_last, thinking };
         if let Err(error) = template.render(&messages[..count], &options) {
             assert!(!error.to_string().contains(char::is_control));

@@ -91,7 +91,7 @@ pub struct Activations {
 }
 
 impl Activations {
-    /// Room for `max_positions` rows of up to `max_k` elements, whatever types of weights they meet.
+    /// Room for `max_positions` rows of `max_k` elements, or as much in another shape, whatever types of weights they meet.
     pub fn new(kernels: Kernels, max_k: usize, max_positions: usize) -> Self {
         Self::for_types(kernels, max_k, max_positions, TensorType::ALL)
     }
@@ -161,7 +161,8 @@ impl Activations {
     /// On a processor without the kernels' instruction set; when `x` is not of that shape, exceeds what `new` made room for, or `k` is not whole blocks of a type.
     pub fn prepare(&mut self, pool: &Pool, x: &[f32], positions: usize, k: usize, types: &[TensorType]) {
         assert_eq!(x.len(), positions * k, "activations of shape ({positions}, {k})");
-        assert!(k <= self.max_k && positions <= self.max_positions, "room for {} x {}", self.max_positions, self.max_k);
+        let room = self.max_k * self.max_positions;
+        assert!(positions * k <= room, "{positions} positions of {k} in a room of {room}");
         assert!(types.iter().all(|ty| k.is_multiple_of(ty.block_len())), "rows of {k} are not whole blocks");
         assert!(self.kernels.isa.is_supported(), "this processor has no {}", self.kernels.isa.name());
         (self.positions, self.k) = (positions, k);

@@ -17,7 +17,7 @@ pub mod pool;
 pub use activations::Activations;
 pub use cancel::{Cancel, CancelHandle, Cancelled};
 pub use isa::Isa;
-pub use matmul::{MatrixOut, Task, matmul};
+pub use matmul::{MatrixOut, Positions, Task, matmul};
 pub use ops::Ops;
 pub use pool::Pool;
 

@@ -163,6 +163,8 @@ pub struct Architecture {
     pub output_norm: &'static str,
     /// Whether layers without key/value heads are short convolutions.
     pub short_convolutions: bool,
+    /// Whether keys and values of a position come from one latent vector.
+    pub latent: bool,
 }
 
 const LLAMA: Architecture = Architecture {
@@ -188,6 +190,7 @@ const LLAMA: Architecture = Architecture {
     ffn_norm: "ffn_norm",
     output_norm: "output_norm",
     short_convolutions: false,
+    latent: false,
 };
 
 /// As llama, with the two halves of a head turned together.
@@ -324,6 +327,13 @@ pub const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "hunyuan-dense", families: "Hunyuan 0.5B to 7B", qk_norm: QkNorm::PerHeadAfterRope, ..QWEN2 },
     Architecture { name: "seed_oss", families: "Seed-OSS", ffn_norm: "post_attention_norm", ..QWEN2 },
     Architecture { name: "bailingmoe", families: "Ling lite, Ling plus", shares: Shares::File, ..LLAMA },
+    Architecture {
+        name: "deepseek2",
+        families: "DeepSeek V2, V3 and R1, Kimi K2, GLM 4.7 Flash",
+        shares: Shares::File,
+        latent: true,
+        ..LLAMA
+    },
     Architecture { name: "dots1", families: "dots.llm1", shares: Shares::File, ..QWEN3 },
     Architecture {
         name: "gpt-oss",

@@ -31,6 +31,7 @@ pub struct MixerWeights {
 #[derive(Clone, Debug)]
 pub enum MixerStages {
     Attention(AttentionWeights),
+    Latent(LatentWeights),
     Convolution {
         /// Outputs: the factor before the convolution, the one after it, and what is convolved.
         inward: Stage,
@@ -55,6 +56,29 @@ pub struct AttentionWeights {
     pub sinks: Option<Vec<f32>>,
     /// Output: the projection.
     pub output: Stage,
+}
+
+/// Attention over latent vectors.
+#[derive(Clone, Debug)]
+pub struct LatentWeights {
+    /// Outputs: queries, or short vectors of which queries are made; latent vectors with what is turned after them.
+    pub inward: Stage,
+    /// Norm of the short vectors, and what makes queries of them.
+    pub query: Option<(Vec<f32>, Stage)>,
+    /// Norm of the latent vectors.
+    pub norm: Vec<f32>,
+    pub expansion: Expansion,
+    /// Output: the projection.
+    pub output: Stage,
+}
+
+/// What makes keys and values of latent vectors.
+#[derive(Clone, Debug)]
+pub enum Expansion {
+    /// Outputs for each head: its key but for what is turned, then its value.
+    Whole(Stage),
+    /// One matrix a head: the key's transposed, and the value's.
+    ByHead { keys: Stage, values: Stage },
 }
 
 /// Feed-forward network of one block.

@@ -170,6 +170,11 @@ fn choose(
         Gating::Softmax | Gating::SoftmaxOfChosen => {}
     }
     let score = |expert: usize| logits[expert] + bias.map_or(0.0, |bias| bias[expert]);
+    let open = open_groups(spec, &score);
+    let in_group = spec.count / spec.groups;
+    let score = |expert: usize| {
+        if open >> (expert / in_group) & 1 == 1 { score(expert) } else { f32::NEG_INFINITY }
+    };
     for slot in 0..chosen.len() {
         let mut best = 0;
         for i in 0..spec.count {
@@ -197,6 +202,29 @@ fn choose(
     }
 }
 
+/// The groups that experts are chosen from, as bits: those in which the two best scores have the largest sum.
+fn open_groups(spec: &Experts, score: &impl Fn(usize) -> f32) -> u64 {
+    if spec.groups == 1 {
+        return 1;
+    }
+    let in_group = spec.count / spec.groups;
+    let rank =
+        |group: usize| {
+            let scores = (group * in_group..(group + 1) * in_group).map(score);
+            let (best, next) = scores.fold((f32::NEG_INFINITY, f32::NEG_INFINITY), |(best, next), x| {
+                if x > best { (x, best) } else { (best, next.max(x)) }
+            });
+            if in_group > 1 { best + next } else { best }
+        };
+    let mut open = 0;
+    for _ in 0..spec.groups_used {
+        let closed = (0..spec.groups).filter(|group| open >> group & 1 == 0);
+        let best = closed.reduce(|a, b| if rank(b) > rank(a) { b } else { a });
+        open |= best.map_or(0, |group| 1 << group);
+    }
+    open
+}
+
 /// Tells the store which expert extents come next, in the order of use.
 fn announce(pass: &mut Pass<'_>, gate_up: u32, down: u32, count: usize, chosen: &[u32], ids: &mut Vec<u32>) {
     let table = pass.store.table();
@@ -216,7 +244,17 @@ mod tests {
     use crate::kernels::{Isa, Pool};
 
     fn spec(count: usize, used: usize) -> Experts {
-        Experts { count, used, ffn: 1, shared_ffn: 0, gating: Gating::Softmax, sum_to_one: true, scale: 1.0 }
+        Experts {
+            count,
+            used,
+            ffn: 1,
+            shared_ffn: 0,
+            gating: Gating::Softmax,
+            sum_to_one: true,
+            scale: 1.0,
+            groups: 1,
+            groups_used: 1,
+        }
     }
 
     fn chosen_as<const N: usize>(logits: &[f32], spec: &Experts, bias: Option<&[f32]>) -> ([u32; N], [f32; N]) {
@@ -244,6 +282,15 @@ mod tests {
         assert_eq!(chosen, [1, 3]);
         let expected = 1.0 / (1.0 + (-1.0f32).exp());
         assert!((shares[0] - expected).abs() < 1e-6 && (shares[0] + shares[1] - 1.0).abs() < 1e-6);
+    }
+
+    /// The numbers of DeepSeek-V3's `noaux_tc`: groups by the sum of their two best.
+    #[test]
+    fn only_experts_of_the_best_groups_are_chosen_though_one_outside_scores_more() {
+        let logits = [3.0, -9.0, 1.0, 1.5, 1.1, 1.2, -9.0, 0.0];
+        let grouped = Experts { groups: 4, groups_used: 2, ..spec(8, 3) };
+        assert_eq!(chosen_as::<3>(&logits, &grouped, None).0, [3, 4, 5]);
+        assert_eq!(chosen_as::<3>(&logits, &spec(8, 3), None).0, [0, 3, 5]);
     }
 
     #[test]

@@ -16,12 +16,13 @@ use super::block_weights::{AttentionWeights, FfnStages, MixerStages, NormWeights
 use super::experts;
 use super::hyperparameters::Hyperparameters;
 use super::kv_cache::KvCache;
+use super::latent;
 use super::layout::Layout;
 use super::rope::Rope;
 use super::scratch::{EMBEDDING_ROWS, Scratch};
 use super::times::{Op, OpTimes};
-use crate::kernels::ops::{AttentionSpec, Ops};
-use crate::kernels::{Activations, Cancel, Kernels, MatrixOut, Pool, Task, matmul};
+use crate::kernels::ops::{AttentionScratch, AttentionSpec, Ops};
+use crate::kernels::{Activations, Cancel, Kernels, MatrixOut, Pool, Positions, Task, matmul};
 use crate::quant;
 use crate::weights::WeightStore;
 
@@ -55,6 +56,13 @@ pub enum Want {
     Nothing,
     Last,
     All,
+}
+
+/// Where the results of a matrix go, and which positions it meets.
+struct Place {
+    out: usize,
+    first_row: usize,
+    positions: Option<Positions>,
 }
 
 /// Everything a pass works with, borrowed from the model for its length.
@@ -115,6 +123,9 @@ impl<'a> Pass<'a> {
         let weights = &layout.blocks[layer].mixer;
         match &weights.kind {
             MixerStages::Attention(attention) => self.attention(layer, weights.norm.as_ref(), attention, scratch)?,
+            MixerStages::Latent(weights_of) => {
+                latent::attention(self, layer, weights.norm.as_ref(), weights_of, scratch)?;
+            }
             MixerStages::Convolution { inward, taps, output } => {
                 self.convolution(layer, weights.norm.as_ref(), inward, taps, output, scratch)?;
             }
@@ -216,22 +227,8 @@ impl<'a> Pass<'a> {
             self.qk_norm(weights, q, k);
         }
         self.temper(q);
-        self.cache.store(self.ops, layer, self.first, k, v);
         self.times.add(Op::Other, started);
-
-        let started = Instant::now();
-        let spec = AttentionSpec {
-            layout: *self.cache.layout(),
-            heads: hp.heads,
-            scale: hp.attention_scale,
-            softcap: hp.attention_softcap,
-            window: hp.window_of(layer),
-            sinks: weights.sinks.as_deref(),
-        };
-        let cache = &*self.cache;
-        let page = |group| cache.page(group, layer);
-        self.ops.attention(&spec, q, self.first, &page, attention, attended, self.cancel)?;
-        self.times.add(Op::Attention, started);
+        self.attend(layer, q, k, v, weights.sinks.as_deref(), attention, attended)?;
 
         self.prepare(activations, attended, aw, &weights.output);
         self.matrices(
@@ -243,8 +240,40 @@ impl<'a> Pass<'a> {
         )
     }
 
+    /// Stores keys and values, and attends to all that there are.
+    #[allow(clippy::too_many_arguments, reason = "three buffers go in, one comes out")]
+    pub fn attend(
+        &mut self,
+        layer: usize,
+        q: &[f32],
+        k: &[f32],
+        v: &[f32],
+        sinks: Option<&[f32]>,
+        scratch: &mut AttentionScratch,
+        out: &mut [f32],
+    ) -> Result<(), ModelError> {
+        let (hp, started) = (self.hp, Instant::now());
+        self.cache.store(self.ops, layer, self.first, k, v);
+        self.times.add(Op::Other, started);
+
+        let started = Instant::now();
+        let spec = AttentionSpec {
+            layout: *self.cache.layout(),
+            heads: hp.heads,
+            scale: hp.attention_scale,
+            softcap: hp.attention_softcap,
+            window: hp.window_of(layer),
+            sinks,
+        };
+        let cache = &*self.cache;
+        let page = |group| cache.page(group, layer);
+        self.ops.attention(&spec, q, self.first, &page, scratch, out, self.cancel)?;
+        self.times.add(Op::Attention, started);
+        Ok(())
+    }
+
     /// Scales the queries of positions far into the context.
-    fn temper(&self, q: &mut [f32]) {
+    pub fn temper(&self, q: &mut [f32]) {
         let Some(temperature) = self.hp.temperature else { return };
         for (i, row) in q.chunks_exact_mut(self.hp.q_width()).enumerate() {
             let steps = (self.first + i) / temperature.step as usize;
@@ -392,7 +421,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Puts `x` (positions, k) into the form that the stage's weight types multiply with.
-    fn prepare(&mut self, activations: &mut Activations, x: &[f32], k: usize, stage: &Stage) {
+    pub fn prepare(&mut self, activations: &mut Activations, x: &[f32], k: usize, stage: &Stage) {
         let started = Instant::now();
         activations.prepare(self.pool, x, self.positions, k, &stage.types);
         self.times.add(Op::Other, started);
@@ -411,6 +440,25 @@ impl<'a> Pass<'a> {
         self.extents(extents, stage.first_matrix, layer, op, activations, outs)
     }
 
+    /// Multiplies a stage's matrices, one a head, each with the rows (positions, heads) of its head. A head's outputs
+    /// go to `first_row` and what follows in its own row of `out`.
+    pub fn by_head(
+        &mut self,
+        stage: &Stage,
+        layer: usize,
+        op: Op,
+        activations: &Activations,
+        out: MatrixOut<'_>,
+        first_row: usize,
+    ) -> Result<(), ModelError> {
+        let extents = self.store.table().stage_extents(stage.id);
+        let (step, count) = (self.hp.heads, self.positions);
+        self.products(extents, layer, op, activations, &mut [out], |matrix| {
+            let first = (matrix - stage.first_matrix) as usize;
+            Place { out: 0, first_row, positions: Some(Positions { first, step, count }) }
+        })
+    }
+
     /// Multiplies the matrices of these extents; `first_matrix` is the one whose output is `outs[0]`.
     pub fn extents(
         &mut self,
@@ -420,6 +468,23 @@ impl<'a> Pass<'a> {
         op: Op,
         activations: &Activations,
         outs: &mut [MatrixOut<'_>],
+    ) -> Result<(), ModelError> {
+        self.products(extents, layer, op, activations, outs, |matrix| Place {
+            out: (matrix - first_matrix) as usize,
+            first_row: 0,
+            positions: None,
+        })
+    }
+
+    /// Multiplies the matrices of these extents, each with the positions and to the outputs that `place` says.
+    fn products(
+        &mut self,
+        extents: Range<u32>,
+        layer: usize,
+        op: Op,
+        activations: &Activations,
+        outs: &mut [MatrixOut<'_>],
+        place: impl Fn(u32) -> Place,
     ) -> Result<(), ModelError> {
         let mut next = extents.start;
         while next < extents.end {
@@ -435,15 +500,14 @@ impl<'a> Pass<'a> {
             for (extent, bytes) in lease.iter() {
                 let table = self.store.table();
                 for piece in table.pieces(extent) {
-                    let matrix = table.matrix(piece.matrix);
-
+                    let (matrix, place) = (table.matrix(piece.matrix), place(piece.matrix));
                     tasks.push(Task {
-                        out: (piece.matrix - first_matrix) as usize,
-                        first_row: piece.first_row as usize,
+                        out: place.out,
+                        first_row: place.first_row + piece.first_row as usize,
                         rows: piece.rows as usize,
                         ty: matrix.ty,
                         weights: &bytes[piece.offset as usize..][..piece.bytes as usize],
-                        positions: None,
+                        positions: place.positions,
                     });
                     if tasks.is_full() {
                         matmul(self.kernels, self.pool, activations, outs, &tasks, self.cancel)?;

@@ -3,7 +3,7 @@
 use super::ModelError;
 use super::architecture::{self, Architecture, Branches, Gating, RopeLayers, Scales, Shares, Window, WindowRope};
 use super::header::{Header, MOST};
-use super::rope_scaling::{RopeScaling, original_context, rope_base, rope_scaling};
+use super::rope_scaling::{RopeScaling, latent_scale, original_context, rope_base, rope_scaling};
 use crate::gguf::Gguf;
 use crate::kernels::ops::Pairing;
 
@@ -21,6 +21,21 @@ pub struct Experts {
     pub sum_to_one: bool,
     /// Their weights are multiplied by this.
     pub scale: f32,
+    /// Equal runs of experts, of which the best [`groups_used`](Self::groups_used) are chosen from; 1 without.
+    pub groups: usize,
+    pub groups_used: usize,
+}
+
+/// Keys and values of a position as one latent vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Latent {
+    /// Elements of the vector.
+    pub rank: usize,
+    /// Elements of the vectors that queries are made of; 0 where queries are projected directly.
+    pub query_rank: usize,
+    /// Elements of one head of K and of V as they would be without; those of [`Hyperparameters`] are of what is cached.
+    pub key_dim: usize,
+    pub value_dim: usize,
 }
 
 /// Scaling of queries by position (`attention.temperature_scale`): by `1 + scale ln(1 + floor(position / step))`.
@@ -61,6 +76,7 @@ pub struct Hyperparameters {
     pub experts: Option<Experts>,
     /// By layer.
     pub kinds: Vec<LayerKind>,
+    pub latent: Option<Latent>,
     /// Positions that a short convolution sees, itself included.
     pub convolution: usize,
     /// Attention and feed-forward network both see the block's input.
@@ -144,11 +160,21 @@ impl Hyperparameters {
             )));
         }
         let rope_base = rope_base(&header, key_dim)?;
+        let rope_scaling = rope_scaling(gguf, &header, arch, context_trained)?;
+        let latent = match arch.latent {
+            true => Some(latent(gguf, &header, (heads, kv_heads), (key_dim, value_dim), rope_dim)?),
+            false => None,
+        };
         let norm_eps = match header.f32("attention.layer_norm_rms_epsilon")? {
             Some(eps) => eps,
             None => header.f32("attention.layer_norm_epsilon")?.unwrap_or(1e-5),
         };
-        let head_scale = if arch.wide_query_scale_at == Some(layers as u32) { width / heads } else { key_dim };
+        let head_scale = match latent {
+            Some(latent) => latent.key_dim,
+            None if arch.wide_query_scale_at == Some(layers as u32) => width / heads,
+            None => key_dim,
+        };
+        let latent_scale = if arch.latent { latent_scale(&header, &rope_scaling)? } else { 1.0 };
         let scales = scales(&header, arch, width, layers)?;
         let window = match arch.window {
             Window::Never => None,
@@ -176,6 +202,7 @@ impl Hyperparameters {
             widest_ffn,
             experts,
             kinds: kinds(gguf, &header, arch, layers, window)?,
+            latent,
             convolution,
             side_by_side: match arch.branches {
                 Branches::InTurn => false,
@@ -193,9 +220,9 @@ impl Hyperparameters {
             rope_base,
             rope_base_window: header.f32("rope.freq_base_swa")?.or(window_rope_base).unwrap_or(rope_base),
             rope_dim,
-            rope_scaling: rope_scaling(gguf, &header, context_trained)?,
+            rope_scaling,
             window,
-            attention_scale: scales.attention.unwrap_or_else(|| (1.0 / (head_scale as f64).sqrt()) as f32),
+            attention_scale: scales.attention.unwrap_or_else(|| (latent_scale / (head_scale as f64).sqrt()) as f32),
             temperature: header
                 .nonzero("attention.temperature_scale")?
                 .map(|scale| Temperature { scale, step: original_context(&header, context_trained).max(1) }),
@@ -238,6 +265,36 @@ impl Hyperparameters {
     }
 }
 
+/// Most groups of experts: they are chosen in a word of bits.
+const MOST_GROUPS: usize = 64;
+
+/// The shape of latent attention, which must be that of what is cached.
+fn latent(
+    gguf: &Gguf,
+    header: &Header<'_>,
+    (heads, kv_heads): (usize, usize),
+    cached: (usize, usize),
+    rope_dim: usize,
+) -> Result<Latent, ModelError> {
+    let rank = header.required("attention.kv_lora_rank")?;
+    let short = gguf.tensor("blk.0.attn_q_a.weight").is_some();
+    let query_rank = if short { header.required("attention.q_lora_rank")? } else { 0 };
+    let (key_dim, value_dim, fits) = match header.count("attention.key_length_mla")? {
+        Some(key_dim) => {
+            let value_dim = header.required("attention.value_length_mla")?;
+            (key_dim, value_dim, cached == (rank + rope_dim, rank) && kv_heads == 1)
+        }
+        None => (cached.0, cached.1, kv_heads == heads),
+    };
+    if !fits || key_dim <= rope_dim {
+        let (key, value) = cached;
+        return Err(ModelError::Header(format!(
+            "latent vectors of {rank} and {rope_dim} do not give {kv_heads} key/value heads of {key} and {value}"
+        )));
+    }
+    Ok(Latent { rank, query_rank, key_dim, value_dim })
+}
+
 /// Whether a layer chooses among experts.
 fn has_experts(gguf: &Gguf, layer: usize) -> bool {
     gguf.tensor(&format!("blk.{layer}.ffn_gate_inp.weight")).is_some()
@@ -252,8 +309,10 @@ fn experts(gguf: &Gguf, header: &Header<'_>, arch: &Architecture) -> Result<Opti
     if used > count {
         return Err(ModelError::Header(format!("{used} experts used of {count}")));
     }
-    if header.count("expert_group_count").is_ok_and(|groups| groups.is_some_and(|groups| groups > 1)) {
-        return Err(ModelError::Header("experts are chosen by groups, which is not supported".to_owned()));
+    let groups = header.nonzero_count("expert_group_count")?.unwrap_or(1);
+    let groups_used = if groups > 1 { header.required("expert_group_used_count")? } else { 1 };
+    if groups > MOST_GROUPS || count % groups != 0 || groups_used > groups || groups_used * (count / groups) < used {
+        return Err(ModelError::Header(format!("{used} of {count} experts from {groups_used} of {groups} groups")));
     }
     let ffn = match header.uniform(gguf, "expert_feed_forward_length")? {
         Some(ffn) => ffn,
@@ -283,7 +342,17 @@ fn experts(gguf: &Gguf, header: &Header<'_>, arch: &Architecture) -> Result<Opti
         Shares::File => header.flag("expert_weights_norm").unwrap_or(false),
     };
     let scale = header.nonzero("expert_weights_scale")?.unwrap_or(1.0);
-    Ok(Some(Experts { count, used, ffn, shared_ffn: shared_ffn as usize, gating, sum_to_one, scale }))
+    Ok(Some(Experts {
+        count,
+        used,
+        ffn,
+        shared_ffn: shared_ffn as usize,
+        gating,
+        sum_to_one,
+        scale,
+        groups,
+        groups_used,
+    }))
 }
 
 /// What each layer is.

@@ -10,9 +10,10 @@ use std::collections::HashSet;
 use super::ModelError;
 use super::architecture::{Norm, QkNorm};
 use super::block_weights::{
-    AttentionWeights, BlockWeights, FfnStages, FfnWeights, MixerStages, MixerWeights, NormWeights, SharedExpert, Stage,
+    AttentionWeights, BlockWeights, Expansion, FfnStages, FfnWeights, LatentWeights, MixerStages, MixerWeights,
+    NormWeights, SharedExpert, Stage,
 };
-use super::hyperparameters::Hyperparameters;
+use super::hyperparameters::{Hyperparameters, Latent};
 use crate::gguf::{Gguf, TensorInfo, TensorType};
 use crate::quant;
 use crate::weights::MatrixSpec;
@@ -56,6 +57,7 @@ impl Layout {
                     MixerStages::Attention(a) => {
                         [&a.q_bias, &a.k_bias, &a.v_bias, &a.q_norm, &a.k_norm, &a.sinks].map(some).iter().sum()
                     }
+                    MixerStages::Latent(l) => l.norm.len() + l.query.as_ref().map_or(0, |(norm, _)| norm.len()),
                     MixerStages::Convolution { taps, .. } => taps.len(),
                 };
                 let biases = match &f.kind {
@@ -248,7 +250,11 @@ impl<'a> Builder<'a> {
 
     fn mixer(&mut self, layer: usize) -> Result<MixerWeights, ModelError> {
         let (hp, name) = (self.hp, |tensor: &str| format!("blk.{layer}.{tensor}"));
-        let kind = if hp.kinds[layer].is_convolution { self.convolution(layer)? } else { self.attention(layer)? };
+        let kind = match hp.latent {
+            Some(latent) => self.latent(layer, &latent)?,
+            None if hp.kinds[layer].is_convolution => self.convolution(layer)?,
+            None => self.attention(layer)?,
+        };
         Ok(MixerWeights {
             norm: self.norm(&name("attn_norm"), hp.arch.pre_norm)?,
             kind,
@@ -270,6 +276,37 @@ impl<'a> Builder<'a> {
             taps,
             output: self.stage(&[(&outward, width, 0, width)], layer, 0, None)?,
         })
+    }
+
+    fn latent(&mut self, layer: usize, latent: &Latent) -> Result<MixerStages, ModelError> {
+        let (hp, name) = (self.hp, |tensor: &str| format!("blk.{layer}.attn_{tensor}.weight"));
+        let (width, heads, rank) = (hp.width, hp.heads, latent.rank);
+        let (queries, short) = (heads * latent.key_dim, latent.query_rank);
+        let (plain, value) = (latent.key_dim - hp.rope_dim, latent.value_dim);
+        let [q, kv] = [name(if short > 0 { "q_a" } else { "q" }), name("kv_a_mqa")];
+        let q_rows = if short > 0 { short } else { queries };
+        let inward = self.stage(&[(&q, width, 0, q_rows), (&kv, width, 0, rank + hp.rope_dim)], layer, 0, None)?;
+        let query = match short {
+            0 => None,
+            _ => {
+                let norm = self.required_vector(&name("q_a_norm"), short)?;
+                Some((norm, self.stage(&[(&name("q_b"), short, 0, queries)], layer, 0, None)?))
+            }
+        };
+        let norm = self.required_vector(&name("kv_a_norm"), rank)?;
+        let whole = name("kv_b");
+        let expansion = if hp.kv_heads == heads && self.gguf.tensor(&whole).is_some() {
+            Expansion::Whole(self.stage(&[(&whole, rank, 0, heads * (plain + value))], layer, 0, None)?)
+        } else {
+            let mut by_head = |tensor: &str, k: usize, rows: usize| {
+                let parts: Vec<_> = (0..heads).map(|head| (tensor, k, head * rows, rows)).collect();
+                self.stage(&parts, layer, heads * rows, None)
+            };
+            let keys = by_head(&name("k_b"), plain, rank)?;
+            Expansion::ByHead { keys, values: by_head(&name("v_b"), rank, value)? }
+        };
+        let output = self.stage(&[(&name("output"), heads * value, 0, width)], layer, 0, None)?;
+        Ok(MixerStages::Latent(LatentWeights { inward, query, norm, expansion, output }))
     }
 
     fn attention(&mut self, layer: usize) -> Result<MixerStages, ModelError> {

@@ -12,6 +12,7 @@ mod forward;
 mod header;
 mod hyperparameters;
 mod kv_cache;
+mod latent;
 mod layout;
 mod rope;
 mod rope_scaling;

@@ -1,6 +1,7 @@
 //! How positions are scaled, as the header asks for it.
 
 use super::ModelError;
+use super::architecture::Architecture;
 use super::header::{Header, MOST};
 use crate::gguf::Gguf;
 
@@ -47,7 +48,12 @@ pub(super) fn original_context(header: &Header<'_>, context_trained: u32) -> u32
 }
 
 /// Keys as the GGUF specification and llama.cpp's converter name them.
-pub(super) fn rope_scaling(gguf: &Gguf, header: &Header<'_>, context_trained: u32) -> Result<RopeScaling, ModelError> {
+pub(super) fn rope_scaling(
+    gguf: &Gguf,
+    header: &Header<'_>,
+    arch: &Architecture,
+    context_trained: u32,
+) -> Result<RopeScaling, ModelError> {
     let factor = match header.nonzero("rope.scaling.factor")? {
         Some(factor) => Some(factor),
         None => header.nonzero("rope.scale_linear")?,
@@ -63,6 +69,8 @@ pub(super) fn rope_scaling(gguf: &Gguf, header: &Header<'_>, context_trained: u3
         (Some("yarn"), Some(factor)) => {
             // `mscale` as DeepSeek defined it, with `mscale_all_dim` in the file.
             let all = header.nonzero("rope.scaling.yarn_log_multiplier")?.filter(|_| factor > 1.0);
+            // Latent attention has it in the scale of its scores instead, see [`latent_scale`].
+            let all = all.map(|all| if arch.latent { 1.0 } else { all });
             let all = all.map_or(1.0, |m| 1.0 + 0.1 * f64::from(m) * libm::log(f64::from(factor)));
             Ok(RopeScaling::Yarn {
                 factor,
@@ -79,4 +87,14 @@ pub(super) fn rope_scaling(gguf: &Gguf, header: &Header<'_>, context_trained: u3
             Err(ModelError::Header(format!("{} is {other:?}, which is not known", header.key("rope.scaling.type"))))
         }
     }
+}
+
+/// What YaRN multiplies the scores of latent attention with: the square of `mscale`, since the elements that are not
+/// turned are to have it too. The file has a tenth of DeepSeek's `mscale_all_dim`.
+pub(super) fn latent_scale(header: &Header<'_>, scaling: &RopeScaling) -> Result<f64, ModelError> {
+    let RopeScaling::Yarn { factor, attention_factor, .. } = scaling else { return Ok(1.0) };
+    let all = f64::from(header.f32("rope.scaling.yarn_log_multiplier")?.unwrap_or(0.0));
+    let stretch = libm::log(f64::from(*factor).max(1.0));
+    let magnitude = f64::from(*attention_factor) * (1.0 + 0.1 * stretch);
+    Ok((magnitude * (1.0 + all * stretch)).powi(2))
 }

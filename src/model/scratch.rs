@@ -63,12 +63,18 @@ pub struct ExpertScratch {
 
 /// Longest row that any matrix multiplies.
 fn longest_row(hp: &Hyperparameters) -> usize {
-    hp.width.max(hp.attention_width()).max(hp.widest_ffn)
+    // Latent vectors are multiplied head by head: each head's is a row, and all of them together count here.
+    let by_head = hp.latent.map_or(0, |latent| hp.heads * latent.key_dim.max(latent.value_dim));
+    hp.width.max(hp.attention_width()).max(hp.widest_ffn).max(by_head)
 }
 
 /// Elements of `work` a position needs.
 fn work_width(hp: &Hyperparameters) -> usize {
-    let attention = hp.q_width() + hp.k_width() + hp.v_width() + hp.attention_width();
+    let latent = hp.latent.map_or(0, |latent| {
+        let (key, value, plain) = (latent.key_dim, latent.value_dim, latent.key_dim - hp.rope_dim);
+        hp.heads * (key.max(value) + plain + value) + latent.rank + hp.rope_dim + latent.query_rank.max(latent.rank)
+    });
+    let attention = hp.q_width() + hp.k_width() + hp.v_width() + hp.attention_width() + latent;
     let convolution = if hp.convolution > 0 { 3 * hp.width } else { 0 };
     attention.max(convolution).max(2 * hp.widest_ffn)
 }

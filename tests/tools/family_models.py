@@ -51,7 +51,7 @@ class Recipe:
 def recipe(name, arch, *, layers=3, width=64, heads=4, kv=2, head_dim=None, ffn=96, eps="rms", norm_bias=False, pre=True, post=False, post_key=True, ffn_norm="ffn_norm",
            qk_norm=None, qk_shift=9, qkv_bias=False, out_bias=False, ffn_bias=False, fused_qkv=False, fused_qkv_bias=False, fused_up=False, gated=True, tied=False, head_bias=False, rope_dim=None, head_keys=None,
            experts=None, expert_ffn=32, shared=0, shared_gate=False, router_bias=False, probs_bias=False, expert_bias=False, fused_gate_up=False, dense_lead=0, moe_step=1, sinks=False, rope_freqs=False, longrope=False,
-           conv=None, conv_kernel=3, keys=(), embedding_shift=None, head_gain=0, output_norm="output_norm", v_dim=None):
+           conv=None, conv_kernel=3, keys=(), embedding_shift=None, head_gain=0, output_norm="output_norm", v_dim=None, latent=None):
     r = Recipe(name, arch)
     d = head_dim or width // heads
     vd = v_dim or d
@@ -60,7 +60,13 @@ def recipe(name, arch, *, layers=3, width=64, heads=4, kv=2, head_dim=None, ffn=
     if conv: r.key("attention.head_count_kv", [0 if l in conv else kv for l in range(layers)], "i32s"); r.key("shortconv.l_cache", conv_kernel)
     else: r.key("attention.head_count_kv", kv)
     r.key("attention.layer_norm_rms_epsilon" if eps == "rms" else "attention.layer_norm_epsilon", 1e-5)
-    if head_keys if head_keys is not None else d * heads != width: r.key("attention.key_length", d); r.key("attention.value_length", vd)
+    if latent:
+        rank, short, split = latent
+        r.key("attention.kv_lora_rank", rank)
+        if short: r.key("attention.q_lora_rank", short)
+        if split: r.key("attention.key_length", rank + rope_dim); r.key("attention.value_length", rank); r.key("attention.key_length_mla", d); r.key("attention.value_length_mla", vd)
+        else: r.key("attention.key_length", d); r.key("attention.value_length", vd)
+    elif head_keys if head_keys is not None else d * heads != width: r.key("attention.key_length", d); r.key("attention.value_length", vd)
     r.key("rope.dimension_count", rope_dim or d); r.key("vocab_size", VOCAB)
     if experts: r.key("expert_count", experts[0]); r.key("expert_used_count", experts[1])
     for k, v, *kind in keys: r.key(k, v, *kind)
@@ -78,6 +84,14 @@ def recipe(name, arch, *, layers=3, width=64, heads=4, kv=2, head_dim=None, ffn=
         if pre: r.norm(b + "attn_norm", width, norm_bias)
         if conv and l in conv:
             r.tensor(b + "shortconv.conv.weight", [conv_kernel, width], 0.0, 7); r.tensor(b + "shortconv.in_proj.weight", [width, 3 * width]); r.tensor(b + "shortconv.out_proj.weight", [width, width])
+        elif latent:
+            rank, short, split = latent; plain = d - rope_dim
+            if short: r.tensor(b + "attn_q_a.weight", [width, short]); r.tensor(b + "attn_q_a_norm.weight", [short], 1.0, 9); r.tensor(b + "attn_q_b.weight", [short, q])
+            else: r.tensor(b + "attn_q.weight", [width, q])
+            r.tensor(b + "attn_kv_a_mqa.weight", [width, rank + rope_dim]); r.tensor(b + "attn_kv_a_norm.weight", [rank], 1.0, 9)
+            if split: r.tensor(b + "attn_k_b.weight", [plain, rank, heads]); r.tensor(b + "attn_v_b.weight", [rank, vd, heads])
+            else: r.tensor(b + "attn_kv_b.weight", [rank, heads * (plain + vd)])
+            r.tensor(b + "attn_output.weight", [heads * vd, width])
         else:
             if fused_qkv:
                 r.tensor(b + "attn_qkv.weight", [width, q + k + v])
@@ -195,6 +209,15 @@ def recipes():
             keys=[("expert_feed_forward_length", 32), ("expert_shared_count", 1), ("expert_weights_norm", False), ("leading_dense_block_count", 0)])
     yield R("dots1", "dots1", layers=4, kv=4, qk_norm="head", experts=(8, 3), shared=64, probs_bias=True, dense_lead=1,
             keys=[("expert_feed_forward_length", 32), ("expert_shared_count", 2), ("expert_weights_scale", 2.5), ("expert_weights_norm", True), ("expert_gating_func", 2), ("leading_dense_block_count", 1)])
+    deepseek = dict(head_dim=48, rope_dim=16, v_dim=32, shared=64, layers=4, dense_lead=1)
+    DEEPSEEK = [("expert_feed_forward_length", 32), ("expert_shared_count", 2), ("leading_dense_block_count", 1)]
+    yield R("deepseek2-lite", "deepseek2", **(deepseek | dict(layers=27)), kv=4, latent=(64, 0, False), experts=(8, 3), keys=DEEPSEEK + YARN + [("rope.scaling.yarn_log_multiplier", 0.0707), ("expert_weights_scale", 1.5)])
+    yield R("deepseek2-whole", "deepseek2", **deepseek, kv=4, latent=(64, 32, False), experts=(8, 3), probs_bias=True,
+            keys=DEEPSEEK + YARN + [("rope.scaling.yarn_log_multiplier", 0.1), ("expert_weights_norm", True), ("expert_gating_func", 2), ("expert_weights_scale", 2.5)])
+    yield R("deepseek2-split", "deepseek2", **deepseek, kv=1, latent=(64, 32, True), experts=(16, 3), probs_bias=True,
+            keys=DEEPSEEK + YARN + [("rope.scaling.yarn_log_multiplier", 0.1), ("expert_weights_norm", True), ("expert_gating_func", 2), ("expert_weights_scale", 2.5), ("expert_group_count", 4), ("expert_group_used_count", 2)])
+    yield R("deepseek2-split-lite", "deepseek2", **(deepseek | dict(layers=27)), kv=1, latent=(64, 0, True), experts=(8, 3), fused_gate_up=True, keys=DEEPSEEK + YARN + [("rope.scaling.attn_factor", 0.9), ("attention.temperature_scale", 0.5), ("attention.temperature_length", 16)])
+    yield R("deepseek2-dense", "deepseek2", **(deepseek | dict(shared=0)), kv=1, latent=(32, 64, True), keys=[("leading_dense_block_count", 4), ("expert_feed_forward_length", 32), ("expert_shared_count", 2)])
     yield R("lfm2", "lfm2", layers=5, qk_norm="head", conv=(0, 1, 3), tied=True, output_norm="token_embd_norm")
     yield R("lfm2-windowed", "lfm2", layers=4, qk_norm="head", conv=(1, 2), conv_kernel=4, output_norm="token_embd_norm", keys=[("attention.sliding_window", 6)])
     yield R("lfm2moe", "lfm2moe", layers=5, qk_norm="head", conv=(0, 1, 3), tied=True, output_norm="token_embd_norm", experts=(8, 3), probs_bias=True, dense_lead=2,

@@ -203,7 +203,7 @@ unsafe fn row_block<D: Decode>(tile: &Tile<'_>, acts: &Activations, row: usize, 
     let (k, positions) = (acts.k, tile.positions);
     let (block_len, block_bytes) = D::block(tile.ty);
     let Scratch { decoded, sums } = scratch;
-    let sums = &mut sums[..positions.len()];
+    let sums = &mut sums[..positions.count];
     sums.fill([[0.0; 16]; ROWS]);
     for first in (0..k).step_by(CHUNK) {
         let len = CHUNK.min(k - first);

@@ -12,7 +12,8 @@ use super::activations::Form;
 use super::{Activations, Cancel, Cancelled, Kernels, Pool};
 use crate::gguf::TensorType;
 use split::{Portion, Split};
-use tile::{Kernel, Out, Positions, TILE_POSITIONS, Tile};
+pub use tile::Positions;
+use tile::{Kernel, Out, TILE_POSITIONS, Tile};
 
 /// Where results go: output `r` of position `p` to `data[p * row_stride + r]`.
 pub struct MatrixOut<'a> {
@@ -31,8 +32,8 @@ pub struct Task<'a> {
     pub ty: TensorType,
     /// (rows, row bytes): exactly these rows; nothing outside is read.
     pub weights: &'a [u8],
-    /// The positions to multiply (each at most once), if not all: those of which an expert was chosen.
-    pub positions: Option<&'a [u32]>,
+    /// The positions to multiply, if not all: those of one head, or of one expert.
+    pub positions: Option<Positions>,
 }
 
 /// Bytes of weights between two looks at the cancel token when there is one position.
@@ -83,15 +84,15 @@ unsafe fn compute(
     cancel: &Cancel,
 ) -> bool {
     let row_bytes = task.weights.len() / task.rows;
-    let positions = task.positions.map_or(Positions::Run { first: 0, count: acts.positions }, Positions::List);
+    let positions = task.positions.unwrap_or(Positions { first: 0, step: 1, count: acts.positions });
     let Some(kernel) = kernel(kernels, task.ty) else { return false };
     let out = outs.get(task.out);
-    let step = if positions.len() > 1 { group_rows } else { (STRIDE_BYTES / row_bytes).next_multiple_of(group_rows) };
+    let step = if positions.count > 1 { group_rows } else { (STRIDE_BYTES / row_bytes).next_multiple_of(group_rows) };
     let mut row = portion.rows.start;
     while row < portion.rows.end {
         // A rest shorter than a group goes with the last group.
         let rows = if portion.rows.end - row < 2 * step { portion.rows.end - row } else { step };
-        for from in (0..positions.len()).step_by(TILE_POSITIONS) {
+        for from in (0..positions.count).step_by(TILE_POSITIONS) {
             if cancel.is_cancelled() {
                 return false;
             }
@@ -100,7 +101,7 @@ unsafe fn compute(
                 weights: &task.weights[row * row_bytes..(row + rows) * row_bytes],
                 row_bytes,
                 rows,
-                positions: positions.part(from, TILE_POSITIONS.min(positions.len() - from)),
+                positions: positions.part(from, TILE_POSITIONS.min(positions.count - from)),
                 // SAFETY: the task's rows lie inside the output.
                 out: Out { data: unsafe { out.data.add(task.first_row + row) }, stride: out.stride },
             };
@@ -129,8 +130,8 @@ fn check(kernels: Kernels, acts: &Activations, outs: &[MatrixOut], task: &Task) 
     let out = &outs[task.out];
     assert!(task.first_row + task.rows <= out.row_stride, "output rows");
     assert!(acts.positions * out.row_stride <= out.data.len(), "output positions");
-    if let Some(list) = task.positions {
-        assert!(list.iter().all(|p| (*p as usize) < acts.positions), "positions of the activations");
+    if let Some(positions) = task.positions {
+        assert!(positions.step > 0 && positions.end() <= acts.positions, "positions of the activations");
     }
 }
 
@@ -139,16 +140,10 @@ fn check_apart(tasks: &[Task]) {
     for (i, a) in tasks.iter().enumerate() {
         for b in &tasks[i + 1..] {
             let rows = a.first_row < b.first_row + b.rows && b.first_row < a.first_row + a.rows;
-            let apart = a.out != b.out || !rows || lists_apart(a.positions, b.positions);
+            let apart =
+                a.out != b.out || !rows || matches!((a.positions, b.positions), (Some(a), Some(b)) if a.is_apart(&b));
             assert!(apart, "tasks share outputs");
         }
-    }
-}
-
-fn lists_apart(a: Option<&[u32]>, b: Option<&[u32]>) -> bool {
-    match (a, b) {
-        (Some(a), Some(b)) => a.iter().all(|p| !b.contains(p)),
-        _ => false,
     }
 }
 

@@ -39,7 +39,7 @@ impl<'a> Split<'a> {
     /// `positions` counts the positions of a task that names none.
     pub(super) fn new(tasks: &'a [Task<'a>], group_rows: usize, threads: usize, positions: usize) -> Self {
         let runs = threads.clamp(1, RUNS);
-        let cost = |task: &Task| task.weights.len() * task.positions.map_or(positions, <[u32]>::len);
+        let cost = |task: &Task| task.weights.len() * task.positions.map_or(positions, |positions| positions.count);
         let all: usize = tasks.iter().map(cost).sum();
         let mut bounds = [0; RUNS + 1];
         let (mut group, mut before, mut run) = (0, 0, 1);

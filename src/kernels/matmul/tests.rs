@@ -151,7 +151,7 @@ fn compute_in_parts(
     kernels: Kernels,
     threads: usize,
     cut: usize,
-    positions: Option<&[u32]>,
+    positions: Option<Positions>,
 ) -> Vec<f32> {
     let pool = Pool::new(threads);
     let mut acts = Activations::new(kernels, product.k, product.positions);
@@ -199,11 +199,11 @@ mod properties {
             let arithmetic = if exact { Arithmetic::Exact } else { Arithmetic::Int8 };
             let product = Product::random(ty, blocks * ty.block_len().max(32), rows, positions, seed);
             let cut = (cut * (rows + 1) as f64) as usize;
-            let list: Vec<u32> = (0..positions as u32).filter(|p| (seed >> (p % 64)) & 1 == 1).rev().collect();
-            let list = some.then_some(&list[..]);
-            let scalar = compute_in_parts(&product, Kernels { isa: Isa::Scalar, arithmetic }, 1, rows, list);
+            let (first, step) = ((seed % 5) as usize, (seed / 5 % 4) as usize + 1);
+            let some = some.then_some(Positions { first, step, count: positions.saturating_sub(first).div_ceil(step) });
+            let scalar = compute_in_parts(&product, Kernels { isa: Isa::Scalar, arithmetic }, 1, rows, some);
             for isa in Isa::supported() {
-                let got = compute_in_parts(&product, Kernels { isa, arithmetic }, threads, cut, list);
+                let got = compute_in_parts(&product, Kernels { isa, arithmetic }, threads, cut, some);
                 prop_assert_eq!(bits(&got), bits(&scalar), "{} on {}", ty, isa.name());
             }
         }
@@ -221,8 +221,12 @@ fn run_tasks(cut: impl Fn(&Product) -> Vec<Task<'_>>, cancel: &Cancel) -> Result
     matmul(kernels, &pool, &acts, &mut outs, &cut(&product), cancel)
 }
 
-fn whole<'a>(product: &'a Product, positions: Option<&'a [u32]>) -> Task<'a> {
+fn whole(product: &Product, positions: Option<Positions>) -> Task<'_> {
     Task { out: 0, first_row: 0, rows: 64, ty: product.ty, weights: &product.weights, positions }
+}
+
+fn every(first: usize, step: usize, count: usize) -> Positions {
+    Positions { first, step, count }
 }
 
 #[test]
@@ -235,16 +239,20 @@ fn a_cancelled_product_says_so() {
 }
 
 #[test]
-fn experts_may_share_an_output_for_positions_of_their_own() {
-    let lists: [&[u32]; 3] = [&[0, 3], &[1, 2], &[]];
-    let outcome = run_tasks(|product| lists.map(|list| whole(product, Some(list))).into(), &Cancel::never());
-    assert_eq!(outcome, Ok(()));
+fn heads_may_share_an_output_for_positions_of_their_own() {
+    for some in [[every(0, 2, 2), every(1, 2, 2)], [every(0, 1, 3), every(3, 1, 1)], [every(0, 3, 2), every(1, 1, 0)]] {
+        let outcome = run_tasks(|product| some.map(|some| whole(product, Some(some))).into(), &Cancel::never());
+        assert_eq!(outcome, Ok(()));
+    }
 }
 
 #[test]
 #[should_panic(expected = "tasks share outputs")]
 fn tasks_that_write_the_same_place_are_refused() {
-    let _ = run_tasks(|product| vec![whole(product, Some(&[0, 3])), whole(product, Some(&[3]))], &Cancel::never());
+    let _ = run_tasks(
+        |product| vec![whole(product, Some(every(0, 3, 2))), whole(product, Some(every(3, 1, 1)))],
+        &Cancel::never(),
+    );
 }
 
 #[test]

@@ -14,40 +14,39 @@ pub(super) struct Tile<'a> {
     pub row_bytes: usize,
     pub rows: usize,
     /// At most [`TILE_POSITIONS`].
-    pub positions: Positions<'a>,
+    pub positions: Positions,
     pub out: Out,
 }
 
-/// Which positions of the activations a tile takes.
-#[derive(Clone, Copy)]
-pub(super) enum Positions<'a> {
-    Run { first: usize, count: usize },
-    List(&'a [u32]),
+/// Positions of the activations at equal distances: `first`, `first + step`, ...
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Positions {
+    pub first: usize,
+    /// At least 1.
+    pub step: usize,
+    pub count: usize,
 }
 
-impl Positions<'_> {
-    #[inline(always)]
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Self::Run { count, .. } => *count,
-            Self::List(list) => list.len(),
-        }
-    }
-
+impl Positions {
     #[inline(always)]
     pub(super) fn at(&self, i: usize) -> usize {
-        match self {
-            Self::Run { first, .. } => first + i,
-            Self::List(list) => list[i] as usize,
-        }
+        self.first + i * self.step
+    }
+
+    /// One after the last; 0 without any.
+    pub(super) fn end(&self) -> usize {
+        if self.count == 0 { 0 } else { self.at(self.count - 1) + 1 }
     }
 
     /// The positions `from..from + count` of these.
     pub(super) fn part(&self, from: usize, count: usize) -> Self {
-        match self {
-            Self::Run { first, .. } => Self::Run { first: first + from, count },
-            Self::List(list) => Self::List(&list[from..from + count]),
-        }
+        Self { first: self.at(from), step: self.step, count }
+    }
+
+    /// Whether it is plain that none of these is one of `other`.
+    pub(super) fn is_apart(&self, other: &Self) -> bool {
+        let interleaved = self.step == other.step && self.first % self.step != other.first % self.step;
+        interleaved || self.end() <= other.first || other.end() <= self.first
     }
 }
 

@@ -67,7 +67,7 @@ pub(super) unsafe fn tile<B: Blocks>(_: Isa, tile: &Tile<'_>, acts: &Activations
         for (b, block) in weights.chunks_exact(B::BYTES).enumerate() {
             let mut q = [0; 256];
             let scales = B::unpack(block, &mut q);
-            for (i, acc) in sums[..positions.len()].iter_mut().enumerate() {
+            for (i, acc) in sums[..positions.count].iter_mut().enumerate() {
                 let at = b * acts.positions + positions.at(i);
                 *acc = match B::LEN {
                     32 => add_block_32::<B>(&q[..32], &scales, acts, at, *acc),
@@ -75,7 +75,7 @@ pub(super) unsafe fn tile<B: Blocks>(_: Isa, tile: &Tile<'_>, acts: &Activations
                 };
             }
         }
-        for (i, acc) in sums[..positions.len()].iter().enumerate() {
+        for (i, acc) in sums[..positions.count].iter().enumerate() {
             // SAFETY: the tile's rows and positions are inside the output and this thread's own.
             unsafe { tile.out.set(positions.at(i), row, *acc) };
         }

@@ -43,8 +43,8 @@ pub(super) unsafe fn tile<S: Simd, D: Dots, const U: usize, const T: usize>(s: S
     unsafe {
         if tile.rows < S::LANES {
             scalar::tile::<D::Blocks>(Isa::Scalar, tile, acts);
-        } else if tile.rows < T * S::LANES || tile.positions.len() == 1 {
-            for i in 0..tile.positions.len() {
+        } else if tile.rows < T * S::LANES || tile.positions.count == 1 {
+            for i in 0..tile.positions.count {
                 one::<_, D>(Wide::<S, 1>(s), tile, acts, tile.positions.at(i));
             }
         } else {
@@ -103,7 +103,7 @@ unsafe fn one<L: Lanes, D: Dots>(l: L, tile: &Tile<'_>, acts: &Activations, posi
 #[inline(always)]
 unsafe fn many<L: Lanes, D: Dots, const U: usize>(l: L, tile: &Tile<'_>, acts: &Activations) {
     let blocks = tile.row_bytes / D::Blocks::BYTES;
-    let count = tile.positions.len();
+    let count = tile.positions.count;
     // A last few positions that are not `U` are filled up with the last one.
     let mut positions = [0; TILE_POSITIONS];
     let positions = &mut positions[..count.next_multiple_of(U)];
