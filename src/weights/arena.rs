@@ -68,6 +68,10 @@ impl Slot {
         let start = NonNull::new(start.cast::<u8>()).ok_or_else(null)?;
         let slot =
             Self { start, capacity: bytes, touched: bytes, backing: Backing::File { file: Arc::clone(file), offset } };
+        // A fault must not read around itself: what it brought in would be nobody's to drop, and it comes in folios of up to
+        // 2 MiB, which the kernel forgets only when asked for the whole of one.
+        // SAFETY: the range was just mapped and is owned here; the advice does not change its contents.
+        let _ = unsafe { madvise(slot.start.as_ptr().cast(), bytes, Advice::Random) };
         slot.populate()?;
         Ok(slot)
     }
