@@ -20,7 +20,9 @@ pub enum QkNorm {
     None,
     /// Each head by itself before RoPE, one weight of `head_dim` shared by all heads.
     PerHead,
-    /// The same after RoPE.
+    /// The same in files that have such weights.
+    PerHeadIfGiven,
+    /// As [`PerHead`](Self::PerHead), after RoPE.
     PerHeadAfterRope,
     /// The whole row of all heads at once, before RoPE.
     Whole,
@@ -261,6 +263,17 @@ const LFM2: Architecture = Architecture {
     ..QWEN3
 };
 
+const DEEPSEEK2: Architecture = Architecture {
+    name: "deepseek2",
+    families: "DeepSeek V2, V3 and R1, Kimi K2, GLM 4.7 Flash",
+    shares: Shares::File,
+    latent: true,
+    ..LLAMA
+};
+
+const HUNYUAN: Architecture =
+    Architecture { name: "hunyuan-dense", families: "Hunyuan 0.5B to 7B", qk_norm: QkNorm::PerHeadAfterRope, ..QWEN2 };
+
 /// Every family this program runs.
 pub const ARCHITECTURES: &[Architecture] = &[
     LLAMA,
@@ -324,16 +337,23 @@ pub const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "internlm2", families: "InternLM 2", ..LLAMA },
     Architecture { name: "ernie4_5", families: "ERNIE 4.5", ..LLAMA },
     Architecture { name: "ernie4_5-moe", families: "ERNIE 4.5 with experts", ..LLAMA },
-    Architecture { name: "hunyuan-dense", families: "Hunyuan 0.5B to 7B", qk_norm: QkNorm::PerHeadAfterRope, ..QWEN2 },
+    HUNYUAN,
+    Architecture { name: "hunyuan-moe", families: "Hunyuan A13B", ..HUNYUAN },
     Architecture { name: "seed_oss", families: "Seed-OSS", ffn_norm: "post_attention_norm", ..QWEN2 },
     Architecture { name: "bailingmoe", families: "Ling lite, Ling plus", shares: Shares::File, ..LLAMA },
+    Architecture { name: "deepseek", families: "DeepSeek 16B with experts", shares: Shares::AsScored, ..LLAMA },
+    DEEPSEEK2,
+    Architecture { name: "mistral4", families: "Mistral 4", ..DEEPSEEK2 },
     Architecture {
-        name: "deepseek2",
-        families: "DeepSeek V2, V3 and R1, Kimi K2, GLM 4.7 Flash",
+        name: "glm4moe",
+        families: "GLM 4.5 and 4.6, Solar Open",
+        qk_norm: QkNorm::PerHeadIfGiven,
+        gating: Gating::Sigmoid,
         shares: Shares::File,
-        latent: true,
-        ..LLAMA
+        ffn_norm: "post_attention_norm",
+        ..QWEN2
     },
+    Architecture { name: "minimax-m2", families: "MiniMax M2", qk_norm: QkNorm::Whole, ..QWEN2 },
     Architecture { name: "dots1", families: "dots.llm1", shares: Shares::File, ..QWEN3 },
     Architecture {
         name: "gpt-oss",

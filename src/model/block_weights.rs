@@ -100,23 +100,27 @@ pub enum FfnStages {
         down: Stage,
         down_bias: Option<Vec<f32>>,
     },
-    Experts {
-        /// Outputs: one logit an expert, and one for the shared expert where that has a gate.
-        router: Stage,
-        router_bias: Option<Vec<f32>>,
-        /// Added to the scores where experts are chosen, not where they are weighed.
-        choice_bias: Option<Vec<f32>>,
-        shared: Option<SharedExpert>,
-        /// Outputs of expert `e`: matrices `first + 2 e` (gate) and `first + 2 e + 1` (up).
-        gate_up: Stage,
-        /// Rows of `(experts, ffn)`.
-        gate_bias: Option<Vec<f32>>,
-        up_bias: Option<Vec<f32>>,
-        /// Output of expert `e`: matrix `first + e`.
-        down: Stage,
-        /// Rows of `(experts, width)`.
-        down_bias: Option<Vec<f32>>,
-    },
+    Experts(ExpertWeights),
+}
+
+/// Experts that a router chooses from.
+#[derive(Clone, Debug)]
+pub struct ExpertWeights {
+    /// Outputs: one logit an expert, and one for the shared expert where that has a gate.
+    pub router: Stage,
+    pub router_bias: Option<Vec<f32>>,
+    /// Added to the scores where experts are chosen, not where they are weighed.
+    pub choice_bias: Option<Vec<f32>>,
+    pub shared: Option<SharedExpert>,
+    /// Outputs of expert `e`: matrices `first + 2 e` (gate) and `first + 2 e + 1` (up).
+    pub gate_up: Stage,
+    /// Rows of `(experts, ffn)`.
+    pub gate_bias: Option<Vec<f32>>,
+    pub up_bias: Option<Vec<f32>>,
+    /// Output of expert `e`: matrix `first + e`.
+    pub down: Stage,
+    /// Rows of `(experts, width)`.
+    pub down_bias: Option<Vec<f32>>,
 }
 
 /// A network beside the experts that every token goes through.

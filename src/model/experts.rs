@@ -1,33 +1,31 @@
 //! The feed-forward network of a mixture layer: only the experts that the router chose are read and computed.
 //!
-//! Experts go in ascending order, each over all positions that chose it, and add to the sum in that order, so
-//! that a position's sum does not depend on the batch.
+//! Experts add to the sum in ascending order, so that a position's sum does not depend on the batch. Those of a single
+//! position are multiplied together, in one dispatch where they are in memory; in a batch each expert goes by itself over
+//! all positions that chose it.
 
 use std::time::Instant;
 
 use super::ModelError;
 use super::architecture::Gating;
-use super::block_weights::FfnStages;
-use super::forward::Pass;
+use super::block_weights::ExpertWeights;
+use super::forward::{Pass, Place};
 use super::hyperparameters::Experts;
 use super::scratch::{ExpertScratch, Scratch};
 use super::times::Op;
-use crate::kernels::MatrixOut;
 use crate::kernels::ops::Ops;
+use crate::kernels::{Activations, MatrixOut, Positions};
 
 /// Norm, router, chosen experts, residual: the second half of a mixture block.
-pub(super) fn feed_forward(pass: &mut Pass<'_>, layer: usize, scratch: &mut Scratch) -> Result<(), ModelError> {
+pub(super) fn feed_forward(
+    pass: &mut Pass<'_>,
+    layer: usize,
+    weights: &ExpertWeights,
+    scratch: &mut Scratch,
+) -> Result<(), ModelError> {
     let (hp, layout, n) = (pass.hp, pass.layout, pass.positions);
-    let weights = &layout.blocks[layer].ffn;
-    let (
-        Some(spec),
-        FfnStages::Experts { router, router_bias, choice_bias, shared, gate_up, gate_bias, up_bias, down, down_bias },
-    ) = (hp.experts, &weights.kind)
-    else {
-        return Ok(());
-    };
     let Scratch { residual, branch, work, activations, experts, .. } = scratch;
-    let Some(expert_scratch) = experts else { return Ok(()) };
+    let (Some(spec), Some(expert_scratch)) = (hp.experts, experts) else { return Ok(()) };
     let ExpertScratch {
         router: logits,
         chosen,
@@ -46,6 +44,7 @@ pub(super) fn feed_forward(pass: &mut Pass<'_>, layer: usize, scratch: &mut Scra
     let shares = &mut shares[..n * spec.used];
     let sum = &mut sum[..n * hp.width];
     let shared_share = &mut shared_share[..n];
+    let ExpertWeights { router, router_bias, choice_bias, shared, .. } = weights;
 
     let input = pass.norm(pass.ffn_norm(layer), residual, branch);
     activations.prepare(pass.pool, input, n, hp.width, &router.types);
@@ -87,61 +86,128 @@ pub(super) fn feed_forward(pass: &mut Pass<'_>, layer: usize, scratch: &mut Scra
     } else {
         sum.fill(0.0);
     }
-    // Not before: the ring could be full of experts that wait for the shared one, which waits for the ring.
-    announce(pass, gate_up.id, down.id, spec.count, chosen, order);
-
-    for expert in 0..spec.count {
-        members.clear();
-        members.extend(
-            (0..n).filter(|p| chosen[p * spec.used..][..spec.used].contains(&(expert as u32))).map(|p| p as u32),
-        );
-        if members.is_empty() {
-            continue;
-        }
-        let m = members.len();
-        let gathered = &mut gathered[..m * hp.width];
-        for (&position, row) in members.iter().zip(gathered.chunks_exact_mut(hp.width)) {
-            row.copy_from_slice(&input[position as usize * hp.width..][..hp.width]);
-        }
-        let (gate, up) = work.split_at_mut(m * spec.ffn);
-        let up = &mut up[..m * spec.ffn];
-        own.prepare(pass.pool, gathered, m, hp.width, &gate_up.types);
-        let extents = pass.store.table().expert_extents(gate_up.id, expert as u16);
-        pass.extents(
-            extents,
-            gate_up.first_matrix + 2 * expert as u32,
-            layer,
-            Op::Ffn,
-            own,
-            &mut [
-                MatrixOut { data: &mut *gate, row_stride: spec.ffn },
-                MatrixOut { data: &mut *up, row_stride: spec.ffn },
-            ],
-        )?;
-        pass.activate(gate, up, expert_row(gate_bias, expert, spec.ffn), expert_row(up_bias, expert, spec.ffn));
-        own.prepare(pass.pool, gate, m, spec.ffn, &down.types);
-        let extents = pass.store.table().expert_extents(down.id, expert as u16);
-        pass.extents(
-            extents,
-            down.first_matrix + expert as u32,
-            layer,
-            Op::Ffn,
-            own,
-            &mut [MatrixOut { data: &mut *gathered, row_stride: hp.width }],
-        )?;
-        let bias = expert_row(down_bias, expert, hp.width);
-        for (&position, row) in members.iter().zip(gathered.chunks_exact_mut(hp.width)) {
-            let position = position as usize;
-            let slot = chosen[position * spec.used..][..spec.used].iter().position(|&c| c == expert as u32);
-            let share = slot.map_or(0.0, |slot| shares[position * spec.used + slot]);
-            if let Some(bias) = bias {
-                row.iter_mut().zip(bias).for_each(|(x, b)| *x += b);
-            }
-            sum[position * hp.width..][..hp.width].iter_mut().zip(row).for_each(|(s, x)| *s += share * *x);
-        }
+    let mut routed = Routed { spec, weights, input, chosen, shares, sum, work, gathered, order, activations: own };
+    // Experts are announced here and not before: the ring could be full of those that wait for the shared one, which
+    // waits for the ring.
+    if n == 1 {
+        routed.together(pass, layer)?
+    } else {
+        routed.one_by_one(pass, layer, members)?
     }
-    pass.join(sum, residual, None, weights.post_norm.as_ref());
+    let post_norm = layout.blocks[layer].ffn.post_norm.as_ref();
+    pass.join(sum, residual, None, post_norm);
     Ok(())
+}
+
+/// What the routed experts of a layer work on.
+struct Routed<'a> {
+    spec: Experts,
+    weights: &'a ExpertWeights,
+    /// (positions, width)
+    input: &'a [f32],
+    /// (positions, used), ascending
+    chosen: &'a [u32],
+    /// (positions, used)
+    shares: &'a [f32],
+    /// (positions, width)
+    sum: &'a mut [f32],
+    work: &'a mut [f32],
+    gathered: &'a mut [f32],
+    order: &'a mut Vec<u32>,
+    activations: &'a mut Activations,
+}
+
+impl Routed<'_> {
+    /// All experts of a single position: their gates and ups, then their downs.
+    fn together(&mut self, pass: &mut Pass<'_>, layer: usize) -> Result<(), ModelError> {
+        let (width, ffn, used) = (pass.hp.width, self.spec.ffn, self.spec.used);
+        let ExpertWeights { gate_up, gate_bias, up_bias, down, down_bias, .. } = self.weights;
+        let (chosen, table) = (self.chosen, pass.store.table());
+        let slot = |expert: u32| chosen.iter().position(|&c| c == expert).unwrap_or_default();
+        self.order.clear();
+        self.order.extend(chosen.iter().flat_map(|&expert| table.expert_extents(gate_up.id, expert as u16)));
+        let downs = self.order.len();
+        self.order.extend(chosen.iter().flat_map(|&expert| table.expert_extents(down.id, expert as u16)));
+        pass.store.route(self.order);
+        let (gate_ups, downs) = self.order.split_at(downs);
+
+        let hidden = &mut self.work[..2 * used * ffn];
+        self.activations.prepare(pass.pool, self.input, 1, width, &gate_up.types);
+        let mut outs = [MatrixOut { data: &mut *hidden, row_stride: 2 * used * ffn }];
+        pass.products(gate_ups.iter().copied(), layer, Op::Ffn, self.activations, &mut outs, |matrix| {
+            let (expert, is_up) = ((matrix - gate_up.first_matrix) / 2, (matrix - gate_up.first_matrix) % 2);
+            Place { out: 0, first_row: (is_up as usize * used + slot(expert)) * ffn, positions: None }
+        })?;
+        let (gates, ups) = hidden.split_at_mut(used * ffn);
+        for (bias, rows) in [(gate_bias, &mut *gates), (up_bias, &mut *ups)] {
+            for (&expert, row) in chosen.iter().zip(rows.chunks_exact_mut(ffn)) {
+                expert_row(bias, expert as usize, ffn).inspect(|bias| pass.ops.add_bias(row, bias));
+            }
+        }
+        pass.activate(gates, ups, None, None);
+
+        let outputs = &mut self.gathered[..used * width];
+        self.activations.prepare(pass.pool, gates, used, ffn, &down.types);
+        let mut outs = [MatrixOut { data: &mut *outputs, row_stride: width }];
+        pass.products(downs.iter().copied(), layer, Op::Ffn, self.activations, &mut outs, |matrix| {
+            let first = slot(matrix - down.first_matrix);
+            Place { out: 0, first_row: 0, positions: Some(Positions { first, step: 1, count: 1 }) }
+        })?;
+        for ((&expert, &share), row) in chosen.iter().zip(self.shares).zip(outputs.chunks_exact_mut(width)) {
+            add_output(self.sum, row, share, expert_row(down_bias, expert as usize, width));
+        }
+        Ok(())
+    }
+
+    /// Each expert over all positions that chose it.
+    fn one_by_one(&mut self, pass: &mut Pass<'_>, layer: usize, members: &mut Vec<u32>) -> Result<(), ModelError> {
+        let (n, width, ffn, used) = (pass.positions, pass.hp.width, self.spec.ffn, self.spec.used);
+        let ExpertWeights { gate_up, gate_bias, up_bias, down, down_bias, .. } = self.weights;
+        announce(pass, gate_up.id, down.id, self.spec.count, self.chosen, self.order);
+        for expert in 0..self.spec.count {
+            let slot = |position: usize| {
+                self.chosen[position * used..][..used].iter().position(|&chosen| chosen == expert as u32)
+            };
+            members.clear();
+            members.extend((0..n).filter(|&position| slot(position).is_some()).map(|position| position as u32));
+            if members.is_empty() {
+                continue;
+            }
+            let m = members.len();
+            let gathered = &mut self.gathered[..m * width];
+            for (&position, row) in members.iter().zip(gathered.chunks_exact_mut(width)) {
+                row.copy_from_slice(&self.input[position as usize * width..][..width]);
+            }
+            let (gate, up) = self.work.split_at_mut(m * ffn);
+            let up = &mut up[..m * ffn];
+            self.activations.prepare(pass.pool, gathered, m, width, &gate_up.types);
+            let extents = pass.store.table().expert_extents(gate_up.id, expert as u16);
+            let first_matrix = gate_up.first_matrix + 2 * expert as u32;
+            let mut outs =
+                [MatrixOut { data: &mut *gate, row_stride: ffn }, MatrixOut { data: &mut *up, row_stride: ffn }];
+            pass.extents(extents, first_matrix, layer, Op::Ffn, self.activations, &mut outs)?;
+            pass.activate(gate, up, expert_row(gate_bias, expert, ffn), expert_row(up_bias, expert, ffn));
+            self.activations.prepare(pass.pool, gate, m, ffn, &down.types);
+            let extents = pass.store.table().expert_extents(down.id, expert as u16);
+            let mut outs = [MatrixOut { data: &mut *gathered, row_stride: width }];
+            pass.extents(extents, down.first_matrix + expert as u32, layer, Op::Ffn, self.activations, &mut outs)?;
+            let bias = expert_row(down_bias, expert, width);
+            for (&position, row) in members.iter().zip(gathered.chunks_exact_mut(width)) {
+                let position = position as usize;
+                let share = slot(position).map_or(0.0, |slot| self.shares[position * used + slot]);
+                add_output(&mut self.sum[position * width..][..width], row, share, bias);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds an expert's output (width) to a position's sum.
+fn add_output(sum: &mut [f32], output: &mut [f32], share: f32, bias: Option<&[f32]>) {
+    if let Some(bias) = bias {
+        output.iter_mut().zip(bias).for_each(|(x, b)| *x += b);
+    }
+    sum.iter_mut().zip(output).for_each(|(s, x)| *s += share * *x);
 }
 
 /// This expert's row of a bias of all experts.

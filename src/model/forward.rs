@@ -59,10 +59,10 @@ pub enum Want {
 }
 
 /// Where the results of a matrix go, and which positions it meets.
-struct Place {
-    out: usize,
-    first_row: usize,
-    positions: Option<Positions>,
+pub(super) struct Place {
+    pub out: usize,
+    pub first_row: usize,
+    pub positions: Option<Positions>,
 }
 
 /// Everything a pass works with, borrowed from the model for its length.
@@ -288,7 +288,7 @@ impl<'a> Pass<'a> {
         let hp = self.hp;
         let (q_row, k_row) = match hp.arch.qk_norm {
             QkNorm::None => return,
-            QkNorm::PerHead | QkNorm::PerHeadAfterRope => (hp.key_dim, hp.key_dim),
+            QkNorm::PerHead | QkNorm::PerHeadIfGiven | QkNorm::PerHeadAfterRope => (hp.key_dim, hp.key_dim),
             QkNorm::Whole => (hp.q_width(), hp.k_width()),
         };
         if let (Some(q_norm), Some(k_norm)) = (&weights.q_norm, &weights.k_norm) {
@@ -305,7 +305,7 @@ impl<'a> Pass<'a> {
             FfnStages::Dense { gate_up, gate_bias, up_bias, down, down_bias } => {
                 (gate_up, gate_bias, up_bias, down, down_bias)
             }
-            FfnStages::Experts { .. } => return experts::feed_forward(self, layer, scratch),
+            FfnStages::Experts(experts) => return experts::feed_forward(self, layer, experts, scratch),
         };
         let Scratch { residual, branch, work, activations, .. } = scratch;
         let residual = &mut residual[..n * hp.width];
@@ -477,25 +477,25 @@ impl<'a> Pass<'a> {
     }
 
     /// Multiplies the matrices of these extents, each with the positions and to the outputs that `place` says.
-    fn products(
+    pub fn products(
         &mut self,
-        extents: Range<u32>,
+        extents: impl ExactSizeIterator<Item = u32> + Clone,
         layer: usize,
         op: Op,
         activations: &Activations,
         outs: &mut [MatrixOut<'_>],
         place: impl Fn(u32) -> Place,
     ) -> Result<(), ModelError> {
-        let mut next = extents.start;
-        while next < extents.end {
+        let mut done = 0;
+        while done < extents.len() {
             if self.hooks.at_extents(self.store, layer).is_break() {
                 return Err(ModelError::Interrupted);
             }
             let waiting = Instant::now();
-            let lease = self.store.acquire(next..extents.end, self.cancel)?;
+            let lease = self.store.acquire(extents.clone().skip(done), self.cancel)?;
             let started = Instant::now();
             self.times.add_duration(Op::Wait, started - waiting);
-            next += lease.len() as u32;
+            done += lease.len();
             let mut tasks: ArrayVec<Task<'_>, TASKS> = ArrayVec::new();
             for (extent, bytes) in lease.iter() {
                 let table = self.store.table();

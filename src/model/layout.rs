@@ -10,8 +10,8 @@ use std::collections::HashSet;
 use super::ModelError;
 use super::architecture::{Norm, QkNorm};
 use super::block_weights::{
-    AttentionWeights, BlockWeights, Expansion, FfnStages, FfnWeights, LatentWeights, MixerStages, MixerWeights,
-    NormWeights, SharedExpert, Stage,
+    AttentionWeights, BlockWeights, Expansion, ExpertWeights, FfnStages, FfnWeights, LatentWeights, MixerStages,
+    MixerWeights, NormWeights, SharedExpert, Stage,
 };
 use super::hyperparameters::{Hyperparameters, Latent};
 use crate::gguf::{Gguf, TensorInfo, TensorType};
@@ -64,8 +64,8 @@ impl Layout {
                     FfnStages::Dense { gate_bias, up_bias, down_bias, .. } => {
                         some(gate_bias) + some(up_bias) + some(down_bias)
                     }
-                    FfnStages::Experts { router_bias, choice_bias, gate_bias, up_bias, down_bias, .. } => {
-                        [router_bias, choice_bias, gate_bias, up_bias, down_bias].map(some).iter().sum()
+                    FfnStages::Experts(e) => {
+                        [&e.router_bias, &e.choice_bias, &e.gate_bias, &e.up_bias, &e.down_bias].map(some).iter().sum()
                     }
                 };
                 some_norm(&m.norm)
@@ -336,6 +336,10 @@ impl<'a> Builder<'a> {
         };
         let (q_norm, k_norm) = match arch.qk_norm {
             QkNorm::None => (None, None),
+            QkNorm::PerHeadIfGiven => (
+                self.vector(&name("attn_q_norm.weight"), hp.key_dim)?,
+                self.vector(&name("attn_k_norm.weight"), hp.key_dim)?,
+            ),
             QkNorm::PerHead | QkNorm::PerHeadAfterRope => (
                 Some(self.required_vector(&name("attn_q_norm.weight"), hp.key_dim)?),
                 Some(self.required_vector(&name("attn_k_norm.weight"), hp.key_dim)?),
@@ -415,7 +419,7 @@ impl<'a> Builder<'a> {
         for e in 0..count {
             self.push(&mut down_stage, layer, Some(e as u16), (&down, ffn, e * hp.width, hp.width), count * hp.width)?;
         }
-        Ok(FfnStages::Experts {
+        Ok(FfnStages::Experts(ExpertWeights {
             router,
             router_bias: self.vector(&name("ffn_gate_inp.bias"), count)?,
             choice_bias: self.vector(&name("exp_probs_b.bias"), count)?,
@@ -425,7 +429,7 @@ impl<'a> Builder<'a> {
             up_bias: self.vector(&name("ffn_up_exps.bias"), count * ffn)?,
             down: down_stage,
             down_bias: self.vector(&name("ffn_down_exps.bias"), count * hp.width)?,
-        })
+        }))
     }
 
     fn shared_expert(&mut self, layer: usize, ffn: usize, has_gate: bool) -> Result<Option<SharedExpert>, ModelError> {

@@ -1,6 +1,6 @@
 //! The buffers of a pass, sized once for the largest batch of positions.
 
-use super::hyperparameters::Hyperparameters;
+use super::hyperparameters::{Experts, Hyperparameters};
 use crate::kernels::ops::{AttentionScratch, KvLayout};
 use crate::kernels::{Activations, Kernels};
 
@@ -52,7 +52,7 @@ pub struct ExpertScratch {
     pub shared: Vec<f32>,
     /// (positions, width): the sum over experts.
     pub sum: Vec<f32>,
-    /// Positions of one expert, gathered: (positions, width).
+    /// Positions of one expert, gathered: (positions, width); or the experts of one position: (used, width).
     pub gathered: Vec<f32>,
     /// Which positions those are.
     pub members: Vec<u32>,
@@ -79,6 +79,17 @@ fn work_width(hp: &Hyperparameters) -> usize {
     attention.max(convolution).max(2 * hp.widest_ffn)
 }
 
+/// Elements of `work`: a single position has all its experts' intermediates in it at once.
+fn work_len(hp: &Hyperparameters, positions: usize) -> usize {
+    let together = hp.experts.filter(|_| positions > 0).map_or(0, |experts| 2 * experts.used * experts.ffn);
+    (positions * work_width(hp)).max(together)
+}
+
+/// Rows that experts work on: positions of one, or the experts of one position.
+fn expert_rows(positions: usize, experts: &Experts) -> usize {
+    if positions == 0 { 0 } else { positions.max(experts.used) }
+}
+
 /// Elements of `beside` a position needs.
 fn beside_width(hp: &Hyperparameters) -> usize {
     if hp.side_by_side { hp.width } else { 0 }
@@ -91,7 +102,7 @@ impl Scratch {
             residual: vec![0.0; positions * hp.width],
             branch: vec![0.0; positions * hp.width],
             beside: vec![0.0; positions * beside_width(hp)],
-            work: vec![0.0; positions * work_width(hp)],
+            work: vec![0.0; work_len(hp, positions)],
             rows: vec![0; positions.min(EMBEDDING_ROWS) * shape.row_bytes],
             logits: vec![0.0; logit_rows * hp.vocabulary],
             activations: Activations::new(shape.kernels, longest_row(hp), positions),
@@ -102,10 +113,14 @@ impl Scratch {
                 weights: vec![0.0; positions * experts.used],
                 shared: vec![0.0; positions],
                 sum: vec![0.0; positions * hp.width],
-                gathered: vec![0.0; positions * hp.width],
+                gathered: vec![0.0; expert_rows(positions, &experts) * hp.width],
                 members: Vec::with_capacity(positions),
                 order: Vec::new(),
-                activations: Activations::new(shape.kernels, longest_row(hp), positions),
+                activations: Activations::new(
+                    shape.kernels,
+                    hp.width.max(experts.ffn),
+                    expert_rows(positions, &experts),
+                ),
             }),
         }
     }
@@ -115,12 +130,14 @@ impl Scratch {
         let activations = Activations::bytes_for(shape.kernels, longest_row(hp), positions);
         let rows = positions.min(EMBEDDING_ROWS) * shape.row_bytes;
         let dense = rows
-            + 4 * positions * (2 * hp.width + beside_width(hp) + work_width(hp))
+            + 4 * (positions * (2 * hp.width + beside_width(hp)) + work_len(hp, positions))
             + 4 * logit_rows * hp.vocabulary
             + activations;
-        let experts = hp
-            .experts
-            .map_or(0, |experts| 4 * positions * (experts.count + 2 * experts.used + 2 * hp.width + 2) + activations);
+        let experts = hp.experts.map_or(0, |experts| {
+            let rows = expert_rows(positions, &experts);
+            let floats = positions * (experts.count + 2 * experts.used + hp.width + 2) + rows * hp.width;
+            4 * floats + Activations::bytes_for(shape.kernels, hp.width.max(experts.ffn), rows)
+        });
         let attention = AttentionScratch::bytes_for(shape.threads, hp.heads, &shape.kv, shape.context);
         dense + attention + experts
     }

@@ -209,6 +209,13 @@ def recipes():
             keys=[("expert_feed_forward_length", 32), ("expert_shared_count", 1), ("expert_weights_norm", False), ("leading_dense_block_count", 0)])
     yield R("dots1", "dots1", layers=4, kv=4, qk_norm="head", experts=(8, 3), shared=64, probs_bias=True, dense_lead=1,
             keys=[("expert_feed_forward_length", 32), ("expert_shared_count", 2), ("expert_weights_scale", 2.5), ("expert_weights_norm", True), ("expert_gating_func", 2), ("leading_dense_block_count", 1)])
+    yield R("deepseek", "deepseek", experts=(8, 3), shared=64, dense_lead=1, keys=[("expert_feed_forward_length", 32), ("expert_shared_count", 2), ("leading_dense_block_count", 1), ("expert_weights_scale", 1.5)])
+    glm = dict(kv=2, head_dim=32, rope_dim=16, layers=4, experts=(8, 3), shared=32, probs_bias=True, dense_lead=1, ffn_norm="post_attention_norm")
+    GLM = [("expert_feed_forward_length", 32), ("expert_shared_count", 1), ("leading_dense_block_count", 1), ("expert_weights_scale", 1.5), ("expert_weights_norm", True)]
+    yield R("glm4moe", "glm4moe", **glm, qkv_bias=True, keys=GLM)
+    yield R("glm4moe-normed", "glm4moe", **glm, qk_norm="head", qkv_bias=True, keys=GLM + [("expert_gating_func", 2)])
+    yield R("minimax-m2", "minimax-m2", head_dim=32, rope_dim=16, qk_norm="whole", experts=(8, 3), ffn=32, probs_bias=True, keys=[("expert_feed_forward_length", 32), ("expert_gating_func", 2)])
+    yield R("hunyuan-moe", "hunyuan-moe", head_dim=32, qk_norm="head", tied=True, experts=(8, 3), ffn=32, shared=64, keys=[("expert_feed_forward_length", 32), ("expert_shared_feed_forward_length", 64)])
     deepseek = dict(head_dim=48, rope_dim=16, v_dim=32, shared=64, layers=4, dense_lead=1)
     DEEPSEEK = [("expert_feed_forward_length", 32), ("expert_shared_count", 2), ("leading_dense_block_count", 1)]
     yield R("deepseek2-lite", "deepseek2", **(deepseek | dict(layers=27)), kv=4, latent=(64, 0, False), experts=(8, 3), keys=DEEPSEEK + YARN + [("rope.scaling.yarn_log_multiplier", 0.0707), ("expert_weights_scale", 1.5)])
@@ -218,6 +225,7 @@ def recipes():
             keys=DEEPSEEK + YARN + [("rope.scaling.yarn_log_multiplier", 0.1), ("expert_weights_norm", True), ("expert_gating_func", 2), ("expert_weights_scale", 2.5), ("expert_group_count", 4), ("expert_group_used_count", 2)])
     yield R("deepseek2-split-lite", "deepseek2", **(deepseek | dict(layers=27)), kv=1, latent=(64, 0, True), experts=(8, 3), fused_gate_up=True, keys=DEEPSEEK + YARN + [("rope.scaling.attn_factor", 0.9), ("attention.temperature_scale", 0.5), ("attention.temperature_length", 16)])
     yield R("deepseek2-dense", "deepseek2", **(deepseek | dict(shared=0)), kv=1, latent=(32, 64, True), keys=[("leading_dense_block_count", 4), ("expert_feed_forward_length", 32), ("expert_shared_count", 2)])
+    yield R("mistral4", "mistral4", **deepseek, kv=1, latent=(64, 32, True), experts=(8, 3), keys=DEEPSEEK + YARN + [("rope.scaling.yarn_log_multiplier", 0.1), ("attention.temperature_scale", 0.5), ("attention.temperature_length", 16), ("expert_weights_norm", True)])
     yield R("lfm2", "lfm2", layers=5, qk_norm="head", conv=(0, 1, 3), tied=True, output_norm="token_embd_norm")
     yield R("lfm2-windowed", "lfm2", layers=4, qk_norm="head", conv=(1, 2), conv_kernel=4, output_norm="token_embd_norm", keys=[("attention.sliding_window", 6)])
     yield R("lfm2moe", "lfm2moe", layers=5, qk_norm="head", conv=(0, 1, 3), tied=True, output_norm="token_embd_norm", experts=(8, 3), probs_bias=True, dense_lead=2,
