@@ -1,15 +1,18 @@
-//! One entry of the transcript: a message or a note of the program, and its lines once laid out.
+//! One entry of the transcript: a message or a note of the program, the parts it is cut into and, where they are laid out,
+//! their lines.
 
-use ratatui::style::Style;
-use ratatui::text::{Line, Span};
+mod lines;
+mod parts;
+
+use ratatui::text::Line;
 
 use super::glyphs::Glyphs;
-use super::markdown::{self, Block, Look};
-use super::theme::Theme;
-use super::wrap::{Break, Run, text_width, wrap};
-use crate::engine::protocol::{FinishReason, GenerationStats, Role};
+use super::markdown;
+use crate::engine::protocol::Role;
 use crate::session::ChatMessage;
-use crate::size::format_size;
+use parts::{Cuts, Part};
+
+pub use lines::{Page, summary};
 
 /// What the program itself says in the transcript.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,18 +29,11 @@ pub enum Body {
     Note(NoteKind, String),
 }
 
-/// Lines of an entry, as far as they are up to date.
-#[derive(Clone, Debug)]
-struct LaidOut {
-    columns: u16,
-    lines: Vec<Line<'static>>,
-    /// Lines made from the first `stable_bytes` of the text, which no addition changes; code blocks among them.
-    stable_lines: usize,
-    stable_bytes: usize,
-    stable_code: usize,
-    /// Where the answer begins after what the model thought.
-    answer_at: usize,
-    fresh: bool,
+/// The lines of a part; how many there are is remembered when they are forgotten.
+#[derive(Clone, Debug, Default)]
+struct Slot {
+    lines: Option<Vec<Line<'static>>>,
+    count: Option<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -47,7 +43,10 @@ pub struct Entry {
     pub code_before: usize,
     /// The answer is still being written.
     pub live: bool,
-    layout: Option<LaidOut>,
+    cuts: Cuts,
+    slots: Vec<Slot>,
+    /// The parts are those of the text as it is now.
+    fresh: bool,
 }
 
 /// Opening and closing marks of what a model thinks before it answers.
@@ -75,12 +74,16 @@ pub fn answer_only(text: &str) -> &str {
 }
 
 impl Entry {
+    fn new(body: Body) -> Self {
+        Self { body, code_before: 0, live: false, cuts: Cuts::default(), slots: Vec::new(), fresh: false }
+    }
+
     pub fn message(message: ChatMessage) -> Self {
-        Self { body: Body::Message(message), code_before: 0, live: false, layout: None }
+        Self::new(Body::Message(message))
     }
 
     pub fn note(kind: NoteKind, text: impl Into<String>) -> Self {
-        Self { body: Body::Note(kind, text.into()), code_before: 0, live: false, layout: None }
+        Self::new(Body::Note(kind, text.into()))
     }
 
     pub fn text(&self) -> &str {
@@ -113,14 +116,22 @@ impl Entry {
         markdown::code_blocks(answer_only(self.text())).nth(number.checked_sub(1)?)
     }
 
-    /// Whether a line is the fold of what was thought.
-    pub fn is_fold(&self, line: usize) -> bool {
-        line == 1 && self.is_answer() && thinking(self.text()).is_some_and(|(t, over, _)| !over || !t.trim().is_empty())
+    /// What was thought before this answer, and whether that is over.
+    fn thought(&self) -> Option<(&str, bool)> {
+        if !self.is_answer() {
+            return None;
+        }
+        thinking(self.text()).map(|(thought, over, _)| (thought, over))
+    }
+
+    /// Whether a line of a part is the fold of what was thought.
+    pub fn is_fold(&self, part: usize, line: usize) -> bool {
+        part == 0 && line == 1 && self.thought().is_some_and(|(t, over)| !over || !t.trim().is_empty())
     }
 
     /// The number in the tag of a code block, if that is what the line is.
-    pub fn code_tag(&self, line: usize, glyphs: &Glyphs) -> Option<usize> {
-        let text = self.lines()?.get(line)?.to_string();
+    pub fn code_tag(&self, part: usize, line: usize, glyphs: &Glyphs) -> Option<usize> {
+        let text = self.lines(part)?.get(line)?.to_string();
         let tag = text.trim().strip_prefix(glyphs.code_bar)?.trim().strip_suffix(']')?;
         let (language, number) = tag.rsplit_once('[')?;
         let number = number.parse().ok()?;
@@ -130,191 +141,97 @@ impl Entry {
 
     /// The text grew, or its state changed.
     pub fn touch(&mut self) {
-        if let Some(layout) = &mut self.layout {
-            layout.fresh = false;
+        self.fresh = false;
+    }
+
+    /// The look changed, or the text altogether.
+    pub fn forget_layout(&mut self) {
+        self.slots.iter_mut().for_each(|slot| *slot = Slot::default());
+    }
+
+    /// The text is another one.
+    pub fn replace(&mut self, body: Body) {
+        *self = Self { code_before: self.code_before, ..Self::new(body) };
+    }
+
+    /// Brings the parts up to date with the text and returns how many there are: one at least.
+    pub fn parts(&mut self) -> usize {
+        if !self.fresh {
+            self.cut();
+        }
+        self.slots.len()
+    }
+
+    fn cut(&mut self) {
+        let mut cuts = std::mem::take(&mut self.cuts);
+        let before = cuts.parts.clone();
+        match &self.body {
+            Body::Note(..) => cuts = Cuts::note(),
+            Body::Message(m) if m.role == Role::Assistant => {
+                let text = m.content.as_str();
+                let thought = thinking(text).map(|(thought, over, _)| {
+                    let inner = thought.trim();
+                    let from = inner.as_ptr() as usize - text.as_ptr() as usize;
+                    (from..from + inner.len(), over)
+                });
+                let answer_at = thinking(text).map_or(0, |t| t.2);
+                cuts.go_on(text, thought, answer_at);
+            }
+            Body::Message(m) => cuts = Cuts::plain(&m.content),
+        }
+        self.slots.resize_with(cuts.parts.len(), Slot::default);
+        for (i, part) in cuts.parts.iter().enumerate() {
+            // What is said over and under the text may be other words now.
+            if matches!(part, Part::Head | Part::Note | Part::Foot) || before.get(i) != Some(part) {
+                self.slots[i] = Slot::default();
+            }
+        }
+        self.cuts = cuts;
+        self.fresh = true;
+    }
+
+    /// Parts as they were last cut.
+    pub fn known_parts(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Bytes of the text in a part; all of it where the part has words of its own.
+    pub fn text_of(&self, part: usize) -> &str {
+        let text = self.text();
+        match self.cuts.parts.get(part) {
+            Some(Part::Plain(range) | Part::Thought(range) | Part::Blocks { range, .. }) => &text[range.clone()],
+            Some(Part::Code { lines, .. }) => &text[lines.clone()],
+            _ => text,
         }
     }
 
-    pub fn forget_layout(&mut self) {
-        self.layout = None;
-    }
-
-    /// Lines as they were last laid out.
-    pub fn lines(&self) -> Option<&[Line<'static>]> {
-        self.layout.as_ref().map(|l| l.lines.as_slice())
-    }
-
-    /// Brings the lines up to date and returns how many there are.
-    pub fn lay_out(&mut self, columns: u16, theme: &Theme, glyphs: &Glyphs, unfold: bool) -> usize {
-        let look = Look { theme, glyphs };
-        let previous = self.layout.take().filter(|l| l.columns == columns);
-        let layout = match previous {
-            Some(layout) if layout.fresh => layout,
-            previous => match &self.body {
-                Body::Note(kind, text) => fixed(columns, note(*kind, text, columns, look)),
-                Body::Message(m) if m.role == Role::Assistant => self.answer(m, previous, columns, unfold, look),
-                Body::Message(m) => fixed(columns, said(m, columns, look)),
-            },
-        };
-        let count = layout.lines.len();
-        self.layout = Some(layout);
+    /// Lays a part out where that is still to be done, and returns how many lines it has.
+    pub fn lay_out(&mut self, part: usize, page: Page) -> usize {
+        self.parts();
+        let Some(what) = self.cuts.parts.get(part) else { return 0 };
+        if let Some(lines) = &self.slots[part].lines {
+            return lines.len();
+        }
+        let lines = lines::lay_out(self, what, page);
+        let count = lines.len();
+        self.slots[part] = Slot { lines: Some(lines), count: Some(count) };
         count
     }
 
-    fn answer(
-        &self,
-        message: &ChatMessage,
-        previous: Option<LaidOut>,
-        columns: u16,
-        unfold: bool,
-        look: Look,
-    ) -> LaidOut {
-        let text = message.content.as_str();
-        let thought = thinking(text);
-        let answer_at = thought.map_or(0, |t| t.2);
-        let wide = usize::from(columns).saturating_sub(INDENT.len()).max(1);
-        let mut layout = match previous.filter(|l| l.answer_at == answer_at && thought.is_none_or(|t| t.1)) {
-            Some(mut layout) => {
-                layout.lines.truncate(layout.stable_lines);
-                layout
-            }
-            None => {
-                let mut lines = vec![head("assistant", look.theme.assistant)];
-                if let Some((thought, over, _)) = thought {
-                    lines.extend(thought_lines(thought, over, unfold, wide, look));
-                }
-                LaidOut {
-                    columns,
-                    stable_lines: lines.len(),
-                    lines,
-                    stable_bytes: answer_at,
-                    stable_code: 0,
-                    answer_at,
-                    fresh: true,
-                }
-            }
-        };
-        let first = layout.stable_lines;
-        let base = layout.stable_bytes;
-        let mut code = layout.stable_code;
-        for piece in markdown::blocks(&text[base..]) {
-            let is_code = matches!(piece.block, Block::Code { .. });
-            let drawn = markdown::draw(&piece.block, self.code_before + code + 1, wide, look);
-            code += usize::from(is_code);
-            let blank = matches!(piece.block, Block::Prose(text) if text.trim().is_empty());
-            if !blank {
-                if layout.lines.len() > 1 && (layout.lines.len() > first || base > answer_at) {
-                    layout.lines.push(Line::default());
-                }
-                layout.lines.extend(drawn.into_iter().map(indented));
-            }
-            if piece.closed {
-                layout.stable_lines = layout.lines.len();
-                layout.stable_bytes = base + piece.end;
-                layout.stable_code = code;
-            }
+    /// Lines of a part as they were last laid out.
+    pub fn lines(&self, part: usize) -> Option<&[Line<'static>]> {
+        self.slots.get(part)?.lines.as_deref()
+    }
+
+    /// How many lines a part has, where that is known.
+    pub fn count(&self, part: usize) -> Option<usize> {
+        self.slots.get(part)?.count
+    }
+
+    /// Forgets the lines of a part, not how many they are.
+    pub fn forget_lines(&mut self, part: usize) {
+        if let Some(slot) = self.slots.get_mut(part) {
+            slot.lines = None;
         }
-        layout.lines.extend(footer(message, self.live, wide, look).into_iter().map(indented));
-        layout.lines.push(Line::default());
-        layout.fresh = true;
-        layout
     }
-}
-
-const INDENT: &str = "  ";
-
-fn fixed(columns: u16, lines: Vec<Line<'static>>) -> LaidOut {
-    LaidOut { columns, lines, stable_lines: 0, stable_bytes: 0, stable_code: 0, answer_at: 0, fresh: true }
-}
-
-fn head(who: &str, style: Style) -> Line<'static> {
-    Line::styled(who.to_owned(), style)
-}
-
-fn indented(mut line: Line<'static>) -> Line<'static> {
-    line.spans.insert(0, Span::raw(INDENT));
-    line
-}
-
-fn said(message: &ChatMessage, columns: u16, look: Look) -> Vec<Line<'static>> {
-    let (who, style) = match message.role {
-        Role::System => ("system", look.theme.notice),
-        _ => ("you", look.theme.user),
-    };
-    let mut lines = vec![head(who, style)];
-    lines.extend(markdown::plain(&message.content, look.theme.text, usize::from(columns), INDENT));
-    lines.push(Line::default());
-    lines
-}
-
-fn note(kind: NoteKind, text: &str, columns: u16, look: Look) -> Vec<Line<'static>> {
-    let columns = usize::from(columns);
-    let (mark, style) = match kind {
-        NoteKind::Notice => (look.glyphs.dot, look.theme.notice),
-        NoteKind::Error => ("!", look.theme.error),
-        NoteKind::Listing => (" ", look.theme.text),
-    };
-    let (first, rest) = ([Run::new(format!("{mark} "), style)], [Run::new(INDENT, style)]);
-    let mut lines = if kind == NoteKind::Listing {
-        // Columns stay where they are; only what does not fit is laid out as words.
-        let fits = |line: &str| text_width(line) + INDENT.len() <= columns;
-        let at = |line: &str| if fits(line) { Break::Anywhere } else { Break::Words };
-        text.split('\n').flat_map(|line| wrap(&[Run::new(line, style)], columns, &rest, &rest, at(line))).collect()
-    } else {
-        wrap(&[Run::new(text, style)], columns, &first, &rest, Break::Words)
-    };
-    lines.push(Line::default());
-    lines
-}
-
-fn thought_lines(text: &str, over: bool, unfold: bool, columns: usize, look: Look) -> Vec<Line<'static>> {
-    let words = text.split_whitespace().count();
-    if words == 0 && over {
-        return Vec::new();
-    }
-    let mark = if unfold { look.glyphs.unfolded } else { look.glyphs.folded };
-    let title = match (over, unfold) {
-        (false, _) => format!("{mark} thinking, {words} words so far"),
-        (true, true) => format!("{mark} thought, {words} words"),
-        (true, false) => format!("{mark} thought, {words} words (/think unfolds)"),
-    };
-    let mut lines = vec![indented(Line::styled(title, look.theme.dim))];
-    if unfold {
-        let bar = format!("{} ", look.glyphs.code_bar);
-        lines.extend(markdown::plain(text.trim(), look.theme.dim, columns, &bar).into_iter().map(indented));
-    }
-    lines
-}
-
-/// `42 tokens · 14.2 tok/s · first after 0.8 s · 12.1 MiB read`
-pub fn summary(stats: &GenerationStats, dot: &str) -> String {
-    let read = stats.prefill_streamed_bytes + stats.decode_streamed_bytes;
-    format!(
-        "{} tokens {dot} {} tok/s {dot} first after {:.1} s {dot} {} read",
-        stats.generated_tokens,
-        super::figures::rate(stats.decode_tok_s as f32),
-        stats.ttft_s,
-        format_size(read),
-    )
-}
-
-fn footer(message: &ChatMessage, live: bool, columns: usize, look: Look) -> Vec<Line<'static>> {
-    if live {
-        return Vec::new();
-    }
-    let mut parts = Vec::new();
-    match message.reason {
-        Some(FinishReason::Cancelled) => parts.push("stopped".to_owned()),
-        Some(FinishReason::Length) => parts.push("length limit reached, /continue goes on".to_owned()),
-        Some(FinishReason::ContextFull) => parts.push("context full".to_owned()),
-        Some(FinishReason::Stop) | None => {}
-    }
-    if let Some(stats) = &message.stats {
-        parts.push(summary(stats, look.glyphs.dot));
-    }
-    if parts.is_empty() {
-        return Vec::new();
-    }
-    let text = parts.join(&format!(" {} ", look.glyphs.dot));
-    wrap(&[Run::new(text, look.theme.dim)], columns, &[], &[], Break::Words)
 }

@@ -1,25 +1,34 @@
-//! What has been said, laid out for the screen: each entry's lines are kept until its text or the width changes, and
-//! only entries near the window are laid out at all.
+//! What has been said, laid out for the screen: each part's lines are kept until its text or the width changes, and only
+//! parts near the window are laid out at all.
 //!
-//! Not responsible for what is sent to the model (`conversation` in `app`) or for drawing (`view::transcript`).
+//! Not responsible for what is sent to the model (`conversation` in `app`), for how parts are cut and look (`entry`), or
+//! for drawing (`view::chat`).
+
+mod search;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
 use ratatui::text::Line;
 
-use super::entry::{Body, Entry, NoteKind};
+use super::entry::{Body, Entry, NoteKind, Page};
 use super::glyphs::Glyphs;
+use super::markdown::Look;
 use super::theme::Theme;
 
-/// Beyond this many laid-out entries, those far from the window are forgotten.
+pub use search::find_in;
+
+/// Beyond this many laid-out parts, those far from the window are forgotten.
 const KEPT_LAYOUTS: usize = 192;
 /// Text is laid out no wider than this: longer lines are hard to read.
 const MAX_TEXT_COLUMNS: u16 = 112;
 
-/// A line of an entry.
+/// A line of a part of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Position {
     pub entry: usize,
+    pub part: usize,
     pub line: usize,
 }
 
@@ -41,8 +50,10 @@ pub struct Transcript {
     rows: usize,
     scroll: Scroll,
     top: Position,
-    /// Entries and lines of the last one when the window left the end: what came since is new.
+    /// The last part that could grow when the window left the end, and the lines from its beginning on: what came since
+    /// is new.
     left_at: Position,
+    new_lines: usize,
     laid_out: usize,
     pub unfold_thinking: bool,
     /// The text looked for; its occurrences are marked.
@@ -64,6 +75,7 @@ impl Transcript {
             scroll: Scroll::Follow,
             top: Position::default(),
             left_at: Position::default(),
+            new_lines: 0,
             laid_out: 0,
             unfold_thinking: false,
             find: None,
@@ -82,11 +94,19 @@ impl Transcript {
         self.entries.push(entry);
     }
 
-    /// Adds an entry before the last one, which is still being written.
+    /// Adds an entry before the last one, which is still being written; what the window shows stays.
     pub fn insert_before_last(&mut self, entry: Entry) {
         let Some(last) = self.entries.pop() else { return self.push(entry) };
+        let moved = self.entries.len();
         self.push(entry);
         self.push(last);
+        let anchored = match &mut self.scroll {
+            Scroll::Anchored(at) => Some(at),
+            Scroll::Follow => None,
+        };
+        for at in anchored.into_iter().chain([&mut self.left_at]).chain(self.found.as_mut()) {
+            at.entry += usize::from(at.entry == moved);
+        }
     }
 
     /// Replaces a note before the last entry that begins with `beginning`; `false` where there is none.
@@ -94,8 +114,7 @@ impl Transcript {
         let at = self.entries.len().wrapping_sub(2);
         match self.entries.get_mut(at) {
             Some(entry) if matches!(&entry.body, Body::Note(NoteKind::Notice, note) if note.starts_with(beginning)) => {
-                entry.body = Body::Note(NoteKind::Notice, text.to_owned());
-                entry.forget_layout();
+                entry.replace(Body::Note(NoteKind::Notice, text.to_owned()));
                 true
             }
             _ => false,
@@ -143,12 +162,52 @@ impl Transcript {
         self.laid_out = 0;
     }
 
-    fn lines(&mut self, entry: usize) -> usize {
-        let Some(e) = self.entries.get_mut(entry) else { return 0 };
-        if e.lines().is_none() {
-            self.laid_out += 1;
+    fn page_of(&self) -> (Arc<Theme>, Glyphs, u16) {
+        (self.theme.clone(), self.glyphs, self.columns.min(MAX_TEXT_COLUMNS))
+    }
+
+    /// Lays a part out where it is not, and returns how many lines it has.
+    fn lines(&mut self, at: Position) -> usize {
+        let (theme, glyphs, columns) = self.page_of();
+        let Some(entry) = self.entries.get_mut(at.entry) else { return 0 };
+        if at.part >= entry.parts() {
+            return 0;
         }
-        e.lay_out(self.columns.min(MAX_TEXT_COLUMNS), &self.theme, &self.glyphs, self.unfold_thinking)
+        self.laid_out += usize::from(entry.lines(at.part).is_none());
+        let look = Look { theme: &theme, glyphs: &glyphs };
+        entry.lay_out(at.part, Page { columns, look, unfold: self.unfold_thinking })
+    }
+
+    /// How many lines a part has, laid out only where that is not known.
+    fn count(&mut self, at: Position) -> usize {
+        let Some(entry) = self.entries.get_mut(at.entry) else { return 0 };
+        entry.parts();
+        match entry.count(at.part) {
+            Some(count) => count,
+            None => self.lines(at),
+        }
+    }
+
+    fn parts(&mut self, entry: usize) -> usize {
+        self.entries.get_mut(entry).map_or(0, Entry::parts)
+    }
+
+    /// The beginning of the part before.
+    fn previous(&mut self, at: Position) -> Option<Position> {
+        if at.part > 0 {
+            return Some(Position { part: at.part - 1, line: 0, ..at });
+        }
+        let entry = at.entry.checked_sub(1)?;
+        Some(Position { entry, part: self.parts(entry).saturating_sub(1), line: 0 })
+    }
+
+    /// The beginning of the part after; behind the last, of an entry that is not there.
+    fn next(&mut self, at: Position) -> Position {
+        if at.part + 1 < self.parts(at.entry) {
+            Position { part: at.part + 1, line: 0, ..at }
+        } else {
+            Position { entry: at.entry + 1, part: 0, line: 0 }
+        }
     }
 
     /// Sets the window's size and lays out what it shows.
@@ -157,37 +216,60 @@ impl Transcript {
             self.rescale(columns);
         }
         self.rows = usize::from(rows);
-        match self.scroll {
-            Scroll::Follow => self.top = self.back_from_end(self.rows),
-            Scroll::Anchored(at) => {
-                let end = self.back_from_end(self.rows);
-                if at >= end {
-                    self.scroll = Scroll::Follow;
-                    self.top = end;
-                } else {
-                    self.top = Position { line: at.line.min(self.lines(at.entry).saturating_sub(1)), ..at };
-                    let mut rows = 0;
-                    let mut entry = at.entry;
-                    while rows < self.rows + at.line && entry < self.entries.len() {
-                        rows += self.lines(entry);
-                        entry += 1;
-                    }
-                }
-            }
+        let end = self.back_from_end(self.rows);
+        self.top = match self.scroll {
+            Scroll::Follow => end,
+            Scroll::Anchored(at) => self.normal(at),
+        };
+        if self.top >= end {
+            self.scroll = Scroll::Follow;
+            self.top = end;
         }
-        self.forget_distant();
+        let mut at = self.top;
+        let mut rows = 0;
+        while rows < self.rows && at.entry < self.entries.len() {
+            rows += self.lines(at).saturating_sub(at.line);
+            at = self.next(at);
+        }
+        self.new_lines = if self.is_following() { 0 } else { self.count_from(self.left_at) };
+        self.forget_distant(at);
     }
 
-    /// Keeps the same part of the anchored entry at the top when lines become longer or shorter.
+    /// A position whose line its part has: a part that grew may have been cut in two.
+    fn normal(&mut self, mut at: Position) -> Position {
+        loop {
+            let here = self.count(at);
+            if at.line < here || (at.line == 0 && here == 0) {
+                return at;
+            }
+            if at.part + 1 >= self.parts(at.entry) {
+                return Position { line: here.saturating_sub(1), ..at };
+            }
+            at = Position { part: at.part + 1, line: at.line - here, ..at };
+        }
+    }
+
+    /// Lines from the beginning of a part to the end, less the position's own.
+    fn count_from(&mut self, from: Position) -> usize {
+        let mut at = Position { line: 0, ..from };
+        let mut lines = 0;
+        while at.entry < self.entries.len() {
+            lines += self.count(at);
+            at = self.next(at);
+        }
+        lines.saturating_sub(from.line)
+    }
+
+    /// Keeps the same place of the anchored part at the top when lines become longer or shorter.
     fn rescale(&mut self, columns: u16) {
         let anchor = match self.scroll {
-            Scroll::Anchored(at) => Some((at, self.lines(at.entry).max(1))),
+            Scroll::Anchored(at) => Some((at, self.count(at).max(1))),
             Scroll::Follow => None,
         };
         self.columns = columns;
         self.forget_layouts();
         if let Some((at, before)) = anchor {
-            let after = self.lines(at.entry);
+            let after = self.count(at);
             self.scroll = Scroll::Anchored(Position { line: at.line * after / before, ..at });
         }
     }
@@ -195,28 +277,41 @@ impl Transcript {
     /// The position `lines` above the end.
     fn back_from_end(&mut self, lines: usize) -> Position {
         let mut left = lines;
-        for entry in (0..self.entries.len()).rev() {
-            let here = self.lines(entry);
+        let mut at = Position { entry: self.entries.len(), ..Position::default() };
+        while let Some(before) = self.previous(at) {
+            let here = self.count(before);
             if here >= left {
-                return Position { entry, line: here - left };
+                return Position { line: here - left, ..before };
             }
             left -= here;
+            at = before;
         }
         Position::default()
     }
 
-    fn forget_distant(&mut self) {
+    /// Forgets lines that are neither near the window, which ends before `end`, nor among the last.
+    fn forget_distant(&mut self, end: Position) {
         if self.laid_out <= KEPT_LAYOUTS {
             return;
         }
-        let near = self.top.entry.saturating_sub(KEPT_LAYOUTS / 4)..self.top.entry + self.rows + KEPT_LAYOUTS / 4;
-        let tail = self.entries.len().saturating_sub(self.rows + 1);
+        let (mut first, mut last) = (self.top, end);
+        for _ in 0..KEPT_LAYOUTS / 4 {
+            first = self.previous(first).unwrap_or(first);
+            last = self.next(last);
+        }
+        let mut tail = Position { entry: self.entries.len(), ..Position::default() };
+        for _ in 0..=self.rows {
+            tail = self.previous(tail).unwrap_or(tail);
+        }
         let mut kept = 0;
-        for (i, entry) in self.entries.iter_mut().enumerate() {
-            if near.contains(&i) || i >= tail {
-                kept += usize::from(entry.lines().is_some());
-            } else {
-                entry.forget_layout();
+        for (number, entry) in self.entries.iter_mut().enumerate() {
+            for part in 0..entry.known_parts() {
+                let at = Position { entry: number, part, line: 0 };
+                if (first.entry, first.part) <= (number, part) && at < last || at >= tail {
+                    kept += usize::from(entry.lines(part).is_some());
+                } else {
+                    entry.forget_lines(part);
+                }
             }
         }
         self.laid_out = kept;
@@ -224,27 +319,23 @@ impl Transcript {
 
     /// The lines in the window, after [`Transcript::prepare`].
     pub fn window(&self) -> impl Iterator<Item = &Line<'static>> {
-        let first = self.top;
-        self.entries[first.entry.min(self.entries.len())..]
-            .iter()
-            .enumerate()
-            .flat_map(move |(i, entry)| {
-                entry.lines().unwrap_or_default().iter().skip(if i == 0 { first.line } else { 0 })
-            })
-            .take(self.rows)
+        self.laid_out_from(self.top).map(|(_, line)| line).take(self.rows)
     }
 
-    /// The entry and line in a row of the window.
+    fn laid_out_from(&self, first: Position) -> impl Iterator<Item = (Position, &Line<'static>)> {
+        let entries = self.entries.iter().enumerate().skip(first.entry);
+        let parts = entries.flat_map(|(entry, e)| (0..e.known_parts()).map(move |part| (entry, part, e)));
+        let parts = parts.skip(first.part);
+        let lines = parts.flat_map(|(entry, part, e)| {
+            let lines = e.lines(part).unwrap_or_default().iter().enumerate();
+            lines.map(move |(line, text)| (Position { entry, part, line }, text))
+        });
+        lines.skip(first.line)
+    }
+
+    /// The entry, part and line in a row of the window.
     pub fn at_row(&self, row: usize) -> Option<Position> {
-        let mut left = self.top.line + row;
-        for (entry, e) in self.entries.iter().enumerate().skip(self.top.entry) {
-            let here = e.lines().map_or(0, <[_]>::len);
-            if left < here {
-                return Some(Position { entry, line: left });
-            }
-            left -= here;
-        }
-        None
+        self.laid_out_from(self.top).nth(row).map(|(at, _)| at)
     }
 
     pub fn is_following(&self) -> bool {
@@ -253,18 +344,15 @@ impl Transcript {
 
     /// Lines that came since the window left the end; 0 while it follows.
     pub fn new_lines(&self) -> usize {
-        if self.is_following() {
-            return 0;
-        }
-        let lines = |e: &Entry| e.lines().map_or(0, <[_]>::len);
-        let since = self.entries.get(self.left_at.entry).map_or(0, |e| lines(e).saturating_sub(self.left_at.line));
-        since + self.entries.iter().skip(self.left_at.entry + 1).map(lines).sum::<usize>()
+        self.new_lines
     }
 
     fn anchor(&mut self, at: Position) {
         if self.is_following() {
             let last = self.entries.len().saturating_sub(1);
-            self.left_at = Position { entry: last, line: self.lines(last) };
+            // The last part is what stands under the text.
+            let grows = Position { entry: last, part: self.parts(last).saturating_sub(2), line: 0 };
+            self.left_at = Position { line: self.count_from(grows), ..grows };
         }
         self.scroll = Scroll::Anchored(at);
         let (columns, rows) = (self.columns, u16::try_from(self.rows).unwrap_or(u16::MAX));
@@ -275,19 +363,13 @@ impl Transcript {
     pub fn up(&mut self, lines: usize) {
         let mut at = self.top;
         let mut left = lines;
-        loop {
-            if at.line >= left {
-                at.line -= left;
-                break;
-            }
+        while at.line < left {
             left -= at.line;
-            if at.entry == 0 {
-                at.line = 0;
-                break;
-            }
-            at.entry -= 1;
-            at.line = self.lines(at.entry);
+            at.line = 0;
+            let Some(before) = self.previous(at) else { break };
+            at = Position { line: self.count(before), ..before };
         }
+        at.line = at.line.saturating_sub(left);
         self.anchor(at);
     }
 
@@ -299,13 +381,13 @@ impl Transcript {
         let mut at = self.top;
         let mut left = lines;
         while at.entry < self.entries.len() {
-            let here = self.lines(at.entry) - at.line;
+            let here = self.count(at).saturating_sub(at.line);
             if left < here {
                 at.line += left;
                 break;
             }
             left -= here;
-            at = Position { entry: at.entry + 1, line: 0 };
+            at = self.next(at);
         }
         self.anchor(at);
     }
@@ -321,191 +403,12 @@ impl Transcript {
     /// Back to the end, to stay there.
     pub fn follow(&mut self) {
         self.scroll = Scroll::Follow;
-    }
-
-    /// Brings the next line with the text looked for into the window, from its top on (or before it). `false` when
-    /// there is none.
-    pub fn find_next(&mut self, forward: bool) -> bool {
-        let Some(wanted) = self.find.clone().filter(|w| !w.is_empty()) else { return false };
-        let third = self.rows / 3;
-        let count = self.entries.len();
-        let from = self.found_line();
-        for step in 0..=count {
-            let entry = if forward { from.entry + step } else { from.entry + count - step } % count.max(1);
-            if !self.entries.get(entry).is_some_and(|e| contains(e.text(), &wanted)) {
-                continue;
-            }
-            self.lines(entry);
-            let Some(lines) = self.entries[entry].lines() else { continue };
-            let mut matching =
-                lines.iter().enumerate().filter(|(_, l)| contains(&l.to_string(), &wanted)).map(|(i, _)| i);
-            let line = match (step, forward) {
-                (0, true) => matching.find(|i| *i > from.line),
-                (0, false) => matching.rfind(|i| *i < from.line),
-                (_, true) => matching.next(),
-                (_, false) => matching.next_back(),
-            };
-            if let Some(line) = line {
-                let at = Position { entry, line };
-                self.around = self.found.is_some_and(|before| if forward { at <= before } else { at >= before });
-                self.found = Some(at);
-                self.top = Position { entry, line };
-                self.up(third);
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Whether the last step of the search went around the end.
-    pub fn found_around(&self) -> bool {
-        self.around
-    }
-
-    /// The next search begins at the end.
-    pub fn forget_found(&mut self) {
-        self.found = None;
-    }
-
-    fn found_line(&self) -> Position {
-        self.found.unwrap_or(Position { entry: self.entries.len().saturating_sub(1), line: usize::MAX })
+        self.new_lines = 0;
     }
 
     /// The text of fenced code block `number`, counted from 1 over all answers.
     pub fn code_block(&self, number: usize) -> Option<String> {
         let entry = self.entries.iter().rev().find(|e| e.code_before < number)?;
         entry.code_block(number - entry.code_before)
-    }
-}
-
-/// Whether `text` contains `wanted`, letters' case aside.
-pub fn contains(text: &str, wanted: &str) -> bool {
-    find_in(text, wanted).is_some()
-}
-
-/// Where `wanted` begins in `text`, ASCII letters' case aside.
-pub fn find_in(text: &str, wanted: &str) -> Option<usize> {
-    let (text, wanted) = (text.as_bytes(), wanted.as_bytes());
-    if wanted.is_empty() || wanted.len() > text.len() {
-        return None;
-    }
-    text.windows(wanted.len()).position(|w| w.eq_ignore_ascii_case(wanted))
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use std::time::{Duration, Instant};
-
-    use super::*;
-    use crate::engine::protocol::Role;
-    use crate::session::ChatMessage;
-    use crate::tui::glyphs::UNICODE;
-
-    fn transcript() -> Transcript {
-        Transcript::new(Arc::new(Theme::mono()), UNICODE)
-    }
-
-    fn said(transcript: &mut Transcript, role: Role, text: &str) {
-        transcript.push(Entry::message(ChatMessage::new(role, text)));
-    }
-
-    fn top(transcript: &Transcript) -> String {
-        transcript.window().next().map(ToString::to_string).unwrap_or_default()
-    }
-
-    /// Ten megabytes of questions and answers with lists and code.
-    fn long() -> Transcript {
-        let mut transcript = transcript();
-        let answer =
-            "Some words of an answer that goes on.\n\n- one\n- two\n\n```rust\nfn main() {}\n```\n\n".repeat(26);
-        for n in 0..5000 {
-            said(&mut transcript, Role::User, &format!("question {n}"));
-            said(&mut transcript, Role::Assistant, &answer);
-        }
-        transcript
-    }
-
-    #[test]
-    fn ten_megabytes_open_scroll_and_grow_without_being_laid_out_whole() {
-        let since = Instant::now();
-        let mut transcript = long();
-        transcript.prepare(100, 40);
-        let opened = since.elapsed();
-        let bytes: usize = transcript.entries().iter().map(|e| e.text().len()).sum();
-        assert!(bytes > 10_000_000, "{bytes}");
-        let mut steps = Vec::new();
-        for _ in 0..300 {
-            let since = Instant::now();
-            transcript.up(38);
-            steps.push(since.elapsed());
-        }
-        transcript.follow();
-        said(&mut transcript, Role::Assistant, "");
-        let mut tokens = Vec::new();
-        for n in 0..300 {
-            let since = Instant::now();
-            transcript.change_last(|e| {
-                if let crate::tui::entry::Body::Message(m) = &mut e.body {
-                    m.content.push_str(if n % 20 == 0 { "\n\n" } else { "word " });
-                }
-            });
-            transcript.prepare(100, 40);
-            tokens.push(since.elapsed());
-        }
-        let laid_out = transcript.entries().iter().filter(|e| e.lines().is_some()).count();
-        assert!(laid_out < 400, "{laid_out} entries are laid out");
-        // What is aimed at is a small part of this, and `benches/screen.rs` measures it; test machines are shared.
-        let median = |times: &mut Vec<Duration>| {
-            times.sort();
-            times[times.len() / 2]
-        };
-        assert!(opened < Duration::from_secs(10), "opening took {opened:?}");
-        assert!(median(&mut steps) < Duration::from_millis(100), "a step took {steps:?}");
-        assert!(median(&mut tokens) < Duration::from_millis(100), "a token took {tokens:?}");
-    }
-
-    #[test]
-    fn another_width_keeps_the_same_part_at_the_top() {
-        let mut transcript = transcript();
-        for n in 0..100 {
-            said(&mut transcript, Role::User, &format!("message {n} {}", "and more ".repeat(20)));
-        }
-        transcript.prepare(80, 20);
-        transcript.up(150);
-        let before = transcript.top.entry;
-        for columns in [40, 120, 33, 80] {
-            transcript.prepare(columns, 20);
-            assert_eq!(transcript.top.entry, before, "{columns}");
-        }
-    }
-
-    #[test]
-    fn scrolling_down_to_the_end_follows_again() {
-        let mut transcript = transcript();
-        (0..50).for_each(|n| said(&mut transcript, Role::User, &format!("message {n}")));
-        transcript.prepare(80, 20);
-        transcript.up(30);
-        assert!(!transcript.is_following());
-        transcript.down(10);
-        assert!(!transcript.is_following());
-        transcript.down(20);
-        assert!(transcript.is_following());
-        transcript.show_start();
-        assert_eq!(top(&transcript), "you");
-        transcript.up(5);
-        assert_eq!(transcript.top, Position::default());
-    }
-
-    #[test]
-    fn code_blocks_are_numbered_over_all_answers() {
-        let mut transcript = transcript();
-        for n in 0..3 {
-            said(&mut transcript, Role::User, "```\nnot counted\n```");
-            said(&mut transcript, Role::Assistant, &format!("```\nfirst of {n}\n```\n\n```\nsecond of {n}\n```"));
-        }
-        assert_eq!(transcript.code_block(1).as_deref(), Some("first of 0"));
-        assert_eq!(transcript.code_block(4).as_deref(), Some("second of 1"));
-        assert_eq!(transcript.code_block(7), None);
     }
 }

@@ -7,7 +7,7 @@ mod render;
 mod table;
 
 use ratatui::style::Style;
-use ratatui::text::Line;
+use ratatui::text::{Line, Span};
 
 use super::glyphs::Glyphs;
 use super::theme::Theme;
@@ -38,13 +38,38 @@ pub struct Piece<'a> {
     pub closed: bool,
 }
 
-/// The fence a line opens: its character, length and indent.
-fn fence(line: &str) -> Option<(char, usize, usize)> {
+/// What opens fenced code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fence {
+    mark: char,
+    length: usize,
+    pub indent: usize,
+}
+
+impl Fence {
+    /// Whether this line ends the code.
+    pub fn is_closed_by(self, line: &str) -> bool {
+        let content = line.trim();
+        content.len() >= self.length && content.chars().all(|c| c == self.mark)
+    }
+}
+
+/// The fence a line opens.
+pub fn fence(line: &str) -> Option<Fence> {
     let body = line.trim_start();
     let mark = body.chars().next().filter(|c| matches!(c, '`' | '~'))?;
     let length = body.chars().take_while(|c| *c == mark).count();
     let info = &body[length..];
-    (length >= 3 && !(mark == '`' && info.contains('`'))).then_some((mark, length, line.len() - body.len()))
+    (length >= 3 && !(mark == '`' && info.contains('`'))).then_some(Fence {
+        mark,
+        length,
+        indent: line.len() - body.len(),
+    })
+}
+
+/// The language that a line with a fence names.
+pub fn language(line: &str) -> &str {
+    line.trim_start().trim_start_matches(['`', '~']).split_whitespace().next().unwrap_or("")
 }
 
 /// The first block of `text`, which begins at the beginning of a line.
@@ -58,12 +83,12 @@ pub fn first_block(text: &str) -> Option<Piece<'_>> {
     for line in text.split_inclusive('\n') {
         let whole = line.ends_with('\n');
         let content = line.trim_end_matches(['\n', '\r']);
-        if let Some((mark, length, indent)) = fence(content) {
+        if let Some(fence) = fence(content) {
             if prose_end > 0 {
                 return Some(Piece { block: Block::Prose(&text[..prose_end]), end: at, closed: true });
             }
             if at == 0 {
-                return Some(code_block(text, line.len(), content, mark, length, indent));
+                return Some(code_block(text, line.len(), content, fence));
             }
             // Only blank lines before it: they belong to nothing.
             return Some(Piece { block: Block::Prose(""), end: at, closed: true });
@@ -84,13 +109,11 @@ pub fn first_block(text: &str) -> Option<Piece<'_>> {
     Some(Piece { block: Block::Prose(&text[..prose_end]), end: text.len(), closed: false })
 }
 
-fn code_block<'a>(text: &'a str, opening: usize, line: &'a str, mark: char, length: usize, indent: usize) -> Piece<'a> {
-    let language = line.trim_start().trim_start_matches(mark).split_whitespace().next().unwrap_or("");
+fn code_block<'a>(text: &'a str, opening: usize, line: &'a str, fence: Fence) -> Piece<'a> {
+    let (language, indent) = (language(line), fence.indent);
     let mut at = opening;
     for line in text[opening..].split_inclusive('\n') {
-        let content = line.trim();
-        let closes = content.len() >= length && content.chars().all(|c| c == mark);
-        if closes {
+        if fence.is_closed_by(line) {
             let body = text[opening..at].strip_suffix('\n').unwrap_or(&text[opening..at]);
             let end = at + line.len();
             return Piece { block: Block::Code { language, body, indent }, end, closed: line.ends_with('\n') };
@@ -121,13 +144,12 @@ pub fn count_code(text: &str) -> usize {
         if !matches!(line.trim_start().as_bytes().first(), Some(b'`' | b'~')) {
             continue;
         }
-        let content = line.trim();
-        match (open, fence(content)) {
-            (None, Some((mark, length, _))) => {
-                open = Some((mark, length));
+        match (open, fence(line.trim())) {
+            (None, Some(fence)) => {
+                open = Some(fence);
                 count += 1;
             }
-            (Some((mark, length)), _) if content.len() >= length && content.chars().all(|c| c == mark) => open = None,
+            (Some(opening), _) if opening.is_closed_by(line) => open = None,
             _ => {}
         }
     }
@@ -154,20 +176,33 @@ fn unindent(body: &str, indent: usize) -> String {
 pub fn draw(block: &Block, number: usize, columns: usize, look: Look) -> Vec<Line<'static>> {
     match block {
         Block::Prose(text) => render::prose(text, columns, look),
-        Block::Code { language, body, indent } => code(&unindent(body, *indent), language, number, columns, look),
+        Block::Code { language, body, indent } => {
+            let mut lines = vec![code_tag(language, number, columns, look)];
+            lines.extend(code(body, *indent, columns, look));
+            lines
+        }
     }
 }
 
-fn code(body: &str, language: &str, number: usize, columns: usize, look: Look) -> Vec<Line<'static>> {
-    let bar = [Run::new(format!("{} ", look.glyphs.code_bar), look.theme.code_bar)];
+/// The line over fenced code: its language and what it is copied by.
+pub fn code_tag(language: &str, number: usize, columns: usize, look: Look) -> Line<'static> {
+    let bar = format!("{} ", look.glyphs.code_bar);
     let tag = match language {
         "" => format!("[{number}]"),
         language => {
             format!("{} [{number}]", truncate(language, columns.saturating_sub(8).max(1), look.glyphs.ellipsis))
         }
     };
-    let mut lines = wrap(&[Run::new(tag, look.theme.dim)], columns, &bar, &bar, Break::Anywhere);
-    for line in body.lines() {
+    let wide = columns.saturating_sub(text_width(&bar)).max(1);
+    let tag = truncate(&tag, wide, look.glyphs.ellipsis);
+    Line::from(vec![Span::styled(bar, look.theme.code_bar), Span::styled(tag, look.theme.dim)])
+}
+
+/// Lines of fenced code.
+pub fn code(body: &str, indent: usize, columns: usize, look: Look) -> Vec<Line<'static>> {
+    let bar = [Run::new(format!("{} ", look.glyphs.code_bar), look.theme.code_bar)];
+    let mut lines = Vec::new();
+    for line in unindent(body, indent).lines() {
         lines.extend(wrap(&[Run::new(line, look.theme.code)], columns, &bar, &bar, Break::Anywhere));
     }
     lines

@@ -74,10 +74,10 @@ fn click(app: &mut App, x: u16, y: u16) -> Effects {
 fn in_chat(app: &mut App, row: usize) -> Effects {
     let Some(at) = app.transcript.at_row(row) else { return Vec::new() };
     let entry = &app.transcript.entries()[at.entry];
-    if entry.is_fold(at.line) {
+    if entry.is_fold(at.part, at.line) {
         let unfold = !app.transcript.unfold_thinking;
         app.transcript.set_unfold_thinking(unfold);
-    } else if let Some(number) = entry.code_tag(at.line, &app.glyphs) {
+    } else if let Some(number) = entry.code_tag(at.part, at.line, &app.glyphs) {
         return commands::run(app, Slash::Copy, &number.to_string());
     }
     Vec::new()
