@@ -86,16 +86,11 @@ pub(super) struct State {
     /// Layer under the kernels.
     pub(super) computing: Option<u16>,
     slot_bytes: u64,
-    /// Slots are maps of the file.
-    mapped: bool,
     pub(super) stop: bool,
 }
 
-/// Maps of the file that are being taken down, out of the lock, while the next ones are made.
-const MAPS_IN_PASSING: u32 = 2;
-
 impl State {
-    pub(super) fn new(table: &ExtentTable, mapped: bool) -> Self {
+    pub(super) fn new(table: &ExtentTable) -> Self {
         let entry = || Entry { place: Place::Disk, leases: 0, read_us: 0, slot: None, routed_in: 0 };
         let mut layers = vec![LayerSums::default(); table.layers()];
         for extent in table.extents() {
@@ -126,7 +121,6 @@ impl State {
             layers,
             computing: None,
             slot_bytes: 0,
-            mapped,
             stop: false,
         }
     }
@@ -394,9 +388,7 @@ impl State {
 
     /// Slots that extents on their way may take; one, whatever the placement says, for what the engine waits for.
     fn ring_slots(&self) -> usize {
-        let given = self.placement.ring_slots;
-        let slots = if self.mapped { given.saturating_sub(MAPS_IN_PASSING).max(given.min(2)) } else { given };
-        slots.max(u32::from(self.demanded.is_some())) as usize
+        self.placement.ring_slots.max(u32::from(self.demanded.is_some())) as usize
     }
 
     // --- what readers do ---
