@@ -6,7 +6,7 @@ use super::protocol::{Budget, Failure, FailureKind, LedgerLine, Shortfall};
 use crate::kernels::ops::PAGE_POSITIONS;
 use crate::model::Model;
 use crate::size::format_size;
-use crate::weights::memory::{self, PressureWatch};
+use crate::weights::memory::{self, Pressure, PressureWatch};
 use crate::weights::plan::{self, ContextRequest, KvCost, Plan, PlanInput, ScratchCost};
 use crate::weights::{ExtentTable, WeightStore};
 
@@ -111,16 +111,23 @@ impl Ledger {
     /// Lets an automatic budget give way when the machine is short of memory. Whether it has: a new plan is due.
     pub fn gives_way(&mut self) -> bool {
         let now = Instant::now();
-        let (Budget::Auto, Some(bytes)) = (self.asked, self.automatic_bytes) else { return false };
+        if self.asked != Budget::Auto || self.automatic_bytes.is_none() {
+            return false;
+        }
         if self.looked.is_some_and(|last| now - last < PRESSURE_PERIOD) {
             return false;
         }
         self.looked = Some(now);
+        self.gives_way_to(memory::pressure(), now)
+    }
+
+    fn gives_way_to(&mut self, pressure: Pressure, now: Instant) -> bool {
+        let Some(bytes) = self.automatic_bytes else { return false };
         // What an unlimited machine could spare is no measure of what this model takes.
         let held = bytes.min(self.plan.as_ref().map_or(bytes, |plan| plan.full_bytes));
         // Less than the least would only end the answer.
         let least = self.plan.as_ref().map_or(0, |plan| plan.least_bytes);
-        let less = self.watch.observe(now, memory::pressure(), held).map(|less| less.max(least));
+        let less = self.watch.observe(now, pressure, held).map(|less| less.max(least));
         self.automatic_bytes = Some(less.unwrap_or(bytes));
         less.is_some_and(|less| less < held)
     }
@@ -235,5 +242,63 @@ fn refused(shortfall: &plan::Shortfall) -> Failure {
             format_size(shortfall.least_bytes)
         ),
         shortfall: Some(Shortfall { asked_bytes: shortfall.asked_bytes, least_bytes: shortfall.least_bytes, lines }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::weights::Placement;
+
+    const MIB: u64 = 1 << 20;
+
+    fn automatic(bytes: u64, least_bytes: u64) -> Ledger {
+        let costs = Costs {
+            scratch: ScratchCost::default(),
+            logits_bytes: 0,
+            kv: KvCost { page_positions: PAGE_POSITIONS as u32, page_bytes: 0 },
+        };
+        let mut ledger = Ledger::new(Budget::Auto, ContextRequest::Explicit(128), None, costs);
+        ledger.automatic_bytes = Some(bytes);
+        ledger.plan = Some(Plan {
+            budget_bytes: bytes,
+            least_bytes,
+            full_bytes: 500 * MIB,
+            context: 128,
+            batch: 1,
+            placement: Placement::default(),
+            scratch_bytes: 0,
+            kv_bytes: 0,
+            ledger: Vec::new(),
+        });
+        ledger
+    }
+
+    #[test]
+    fn an_automatic_budget_gives_way_down_to_the_least_and_no_further() {
+        // More than the model takes: what it takes is what it gives way from.
+        let mut ledger = automatic(4000 * MIB, 100 * MIB);
+        let start = Instant::now();
+        let tight = Pressure { some_percent: 60.0, ..Pressure::default() };
+        let mut steps = Vec::new();
+        for minute in 0..30 {
+            if ledger.gives_way_to(tight, start + Duration::from_secs(60 * minute)) {
+                steps.push(ledger.automatic_bytes.unwrap());
+            }
+        }
+        assert_eq!(steps[0], 500 * MIB * 7 / 8);
+        assert!(steps.is_sorted_by(|a, b| a > b), "{steps:?}");
+        assert_eq!(*steps.last().unwrap(), 100 * MIB, "the last step is the least, and there is none after it");
+        assert_eq!(ledger.automatic_bytes, Some(100 * MIB));
+    }
+
+    #[test]
+    fn an_automatic_budget_at_its_least_stays_there_under_any_pressure() {
+        let mut ledger = automatic(100 * MIB, 100 * MIB);
+        let worst = Pressure { some_percent: 100.0, full_percent: 100.0, swap_bytes: 1 << 40 };
+        assert!(!ledger.gives_way_to(worst, Instant::now()));
+        assert_eq!(ledger.automatic_bytes, Some(100 * MIB));
     }
 }
