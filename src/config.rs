@@ -207,6 +207,7 @@ impl Settings {
             prefill_batch: self.prefill_batch,
             disk_limit: self.disk_limit,
             least_context,
+            speeds_file: crate::places::device_speeds_file(),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! device's calibrated speed, and a few passes, or the beginning of one, to see what the arithmetic takes.
 
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::engine::Loaded;
@@ -11,15 +11,17 @@ use crate::gguf::Gguf;
 use crate::kernels::Cancel;
 use crate::model::{Hooks, Model, ModelError, Want};
 use crate::weights::calibrate::{self, Calibration, DeviceSpeeds, Forecast, Speeds};
-use crate::weights::{Plan, StoreOptions, WeightStore};
+use crate::weights::{Plan, StoreOptions, WeightStore, memory};
 
 /// Tokens of the prompt that the time to the first token is told for.
 pub const PROMPT_TOKENS: u32 = 128;
 /// How long the disk is read, and how long the arithmetic of a token and of a prompt are tried each.
 const DISK_TIME: Duration = Duration::from_millis(600);
 const TRIAL_TIME: Duration = Duration::from_millis(500);
-/// Memory to measure bandwidth with: larger than caches are.
-const MEMORY_BYTES: usize = 128 << 20;
+/// Memory to measure bandwidth with, as far as the budget has room: the more, the less of it caches hold.
+const MEMORY_BYTES: u64 = 128 << 20;
+/// Of less than this, caches would be measured.
+const LEAST_MEMORY_BYTES: u64 = 64 << 20;
 /// Positions of the prompt's trial.
 const TRIAL_POSITIONS: u32 = 32;
 
@@ -37,13 +39,14 @@ pub struct Outlook {
 }
 
 impl Measured {
-    /// Opens the model and measures. `cache` keeps the device's speed for the next time.
+    /// Opens the model and measures, within the budget; the request's `speeds_file` keeps the device's speeds for the next
+    /// time.
     ///
     /// # Errors
     /// The model cannot be opened or read, or the budget is under the least that runs.
-    pub fn new(request: LoadRequest, cache: Option<&Path>) -> Result<Self, Failure> {
+    pub fn new(request: LoadRequest) -> Result<Self, Failure> {
         let path = request.path.clone();
-        let disk_limit = request.disk_limit;
+        let (disk_limit, cache) = (request.disk_limit, request.speeds_file.clone());
         let mut loaded = Loaded::open(request, &mut |_| {})?;
         let unreadable = |error: String| Failure { kind: FailureKind::Io, message: error, shortfall: None };
         let gguf = Gguf::open(&path).map_err(|error| unreadable(error.to_string()))?;
@@ -55,15 +58,18 @@ impl Measured {
             readers: StoreOptions::default().readers,
             threads: loaded.model.pool().threads(),
             disk_time: DISK_TIME,
-            memory_bytes: MEMORY_BYTES,
+            memory_bytes: room_to_measure(&loaded),
         };
-        let device =
-            calibrate::device_speeds_now(&calibration, cache).map_err(|error| unreadable(error.to_string()))?;
+        let device = calibrate::device_speeds_now(&calibration, cache.as_deref())
+            .map_err(|error| unreadable(error.to_string()))?;
         let disk_bytes_s = disk_limit.map_or(device.disk_bytes_s, |limit| device.disk_bytes_s.min(limit as f64));
         let prefill_bytes_s = trial(&mut loaded, TRIAL_POSITIONS)?;
         let decode_bytes_s = trial(&mut loaded, 1)?;
-        // What the kernels get through has come out of memory: a busy moment may have hidden it.
-        let memory_bytes_s = device.memory_bytes_s.max(decode_bytes_s);
+        // What the kernels get through has come out of memory: a busy moment may have hidden it. Unknown stays unknown.
+        let memory_bytes_s = match device.memory_bytes_s {
+            0.0 => 0.0,
+            measured => measured.max(decode_bytes_s),
+        };
         let device = DeviceSpeeds { disk_bytes_s, memory_bytes_s };
         loaded.reset();
         Ok(Self { loaded, speeds: Speeds { device, decode_bytes_s, prefill_bytes_s } })
@@ -90,6 +96,20 @@ impl Measured {
         let experts_used = model.hyperparameters().experts.map_or(0, |experts| experts.used as u16);
         let forecast = calibrate::forecast(table, &plan.placement, &self.speeds, experts_used, PROMPT_TOKENS, batch);
         Ok(Outlook { plan, forecast })
+    }
+}
+
+/// Memory that the budget has left for measuring memory, none if too little: pins are not there yet, the ring is.
+fn room_to_measure(loaded: &Loaded) -> usize {
+    let budget_bytes = loaded.ledger.plan_in_force().map_or(0, |plan| plan.budget_bytes);
+    let ring_bytes = loaded.ledger.plan_in_force().map_or(0, |plan| plan.placement.ring_bytes);
+    room_of(budget_bytes, memory::process().rss_bytes.max(loaded.ledger.base_bytes() + ring_bytes))
+}
+
+fn room_of(budget_bytes: u64, held_bytes: u64) -> usize {
+    match budget_bytes.saturating_sub(held_bytes).min(MEMORY_BYTES) {
+        room if room < LEAST_MEMORY_BYTES => 0,
+        room => room as usize,
     }
 }
 
@@ -159,5 +179,19 @@ impl Hooks for Clock {
         // Three layers at least: the second one's time is told by the third's beginning.
         let enough = self.layers.len() > 3;
         if enough && Instant::now() >= self.until { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_measured_only_in_what_the_budget_leaves() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(room_of(1000 * MIB, 30 * MIB), 128 << 20);
+        assert_eq!(room_of(120 * MIB, 30 * MIB), 90 << 20);
+        assert_eq!(room_of(93 * MIB, 30 * MIB), 0, "caches would be measured");
+        assert_eq!(room_of(20 * MIB, 30 * MIB), 0);
     }
 }

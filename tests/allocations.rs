@@ -55,6 +55,7 @@ fn a_decoded_token_takes_nothing_from_the_allocator() {
                     prefill_batch: None,
                     disk_limit: None,
                     least_context: 128,
+                    speeds_file: Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("devices.json")),
                 };
                 let mut loaded = Loaded::open(request, &mut |_| ()).unwrap();
                 loaded.make_room(64, 1).unwrap();

@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::path::Path;
 use std::process::Output;
 
 use sipllm::engine::Loaded;
@@ -30,6 +31,7 @@ fn request(kernel: KernelKind, budget: Budget) -> LoadRequest {
         prefill_batch: None,
         disk_limit: None,
         least_context: 512,
+        speeds_file: Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("devices.json")),
     }
 }
 

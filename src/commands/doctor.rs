@@ -51,9 +51,7 @@ pub fn run(args: &DoctorArgs, settings: &Settings) -> anyhow::Result<Outcome> {
     if named.is_some() {
         let Some(path) = model_path(args.model.as_deref(), settings)? else { return Ok(Outcome::Interrupted) };
         let load = settings.load_request(path, CHAT_CONTEXT);
-        let cache = places::cache_dir().map(|cache| cache.join("devices.json"));
-        let report =
-            Measured::new(load, cache.as_deref()).and_then(|mut measured| model(&mut measured, settings.budget));
+        let report = Measured::new(load).and_then(|mut measured| model(&mut measured, settings.budget));
         let (told, figures) = report.map_err(|failure| describe(&failure))?;
         findings.extend(told);
         forecast = figures;
@@ -213,13 +211,16 @@ fn model(measured: &mut Measured, budget: Budget) -> Result<(Vec<Finding>, Value
     let least = measured.outlook(Budget::Least)?.plan.budget_bytes;
     let mut findings = about_model(&info, &asked.plan, least);
     let rate = |bytes_s: f64| format_size(bytes_s as u64);
+    let memory = match speeds.device.memory_bytes_s {
+        0.0 => "not measured, the budget has no room for it".to_owned(),
+        bytes_s => format!("{}/s", rate(bytes_s)),
+    };
     findings.push(fine(
         MODEL,
         "speeds",
         format!(
-            "disk {}/s, memory {}/s, arithmetic {}/s, of a prompt {}/s",
+            "disk {}/s, memory {memory}, arithmetic {}/s, of a prompt {}/s",
             rate(speeds.device.disk_bytes_s),
-            rate(speeds.device.memory_bytes_s),
             rate(speeds.decode_bytes_s),
             rate(speeds.prefill_bytes_s)
         ),

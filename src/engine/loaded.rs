@@ -11,7 +11,6 @@ use super::protocol::{
 use crate::gguf::{Gguf, TensorType};
 use crate::kernels::{self, Arithmetic, Kernels};
 use crate::model::{Model, ModelOptions};
-use crate::places;
 use crate::sanitize::sanitize;
 use crate::tokenizer::{ChatTemplate, Tokenizer};
 use crate::weights::calibrate::{self, Calibration, DeviceSpeeds};
@@ -200,7 +199,7 @@ fn device_speeds(request: &LoadRequest, paths: &[PathBuf], model: &Model, thread
         memory_bytes: 0,
     };
     // A disk that cannot be measured will fail where somebody waits for it, and say so.
-    let speeds = calibrate::device_speeds(&calibration, places::device_speeds_file().as_deref()).unwrap_or_default();
+    let speeds = calibrate::device_speeds(&calibration, request.speeds_file.as_deref()).unwrap_or_default();
     let limit = request.disk_limit.map_or(f64::INFINITY, |limit| limit as f64);
     DeviceSpeeds { disk_bytes_s: speeds.disk_bytes_s.min(limit), ..speeds }
 }

@@ -148,6 +148,8 @@ pub struct LoadRequest {
     pub disk_limit: Option<u64>,
     /// Least context that `Budget::Least` must hold; the prompt and answer of a one-shot run.
     pub least_context: u32,
+    /// Where the measured speeds of devices are kept; `None` measures them each time.
+    pub speeds_file: Option<PathBuf>,
 }
 
 /// What a front end asks of the engine.

@@ -28,6 +28,7 @@ pub(super) fn options() -> TuiOptions {
             prefill_batch: None,
             disk_limit: None,
             least_context: 512,
+            speeds_file: None,
         },
         model: None,
         system: None,

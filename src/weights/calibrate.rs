@@ -73,7 +73,12 @@ fn measure(calibration: &Calibration, cache: Option<(&Path, Cache)>, key: String
     let memory_bytes_s = memory_bytes_s(calibration.memory_bytes, calibration.threads).round();
     let speeds = DeviceSpeeds { disk_bytes_s, memory_bytes_s };
     if let Some((path, mut known)) = cache {
-        known.insert(key, speeds);
+        // What was not measured this time is what it was.
+        let memory_bytes_s = match (calibration.memory_bytes, known.get(&key)) {
+            (0, Some(known)) => known.memory_bytes_s,
+            _ => speeds.memory_bytes_s,
+        };
+        known.insert(key, DeviceSpeeds { memory_bytes_s, ..speeds });
         write_cache(path, &known);
     }
     Ok(speeds)

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sipllm::engine::protocol::{
     Budget, Command, Event, Failure, FinishReason, GenerationStats, KernelKind, KvType, LoadRequest, ModelInfo, Prompt,
@@ -23,6 +23,7 @@ pub fn load(path: PathBuf) -> LoadRequest {
         prefill_batch: None,
         disk_limit: None,
         least_context: 128,
+        speeds_file: Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("devices.json")),
     }
 }
 

@@ -23,6 +23,7 @@ pub fn exact(path: &Path) -> LoadRequest {
         prefill_batch: None,
         disk_limit: None,
         least_context: 64,
+        speeds_file: Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("devices.json")),
     }
 }
 
