@@ -106,3 +106,45 @@ fn a_file_that_shrinks_and_then_disappears_is_said_to_be_gone() {
         finished(engine.answer(request(tokens(8), 4)));
     }
 }
+
+/// A one-shot answer, streamed, with the speeds of devices kept under `cache`; `before` is what the shell does first.
+#[cfg(target_os = "linux")]
+fn one_shot(model: &Path, cache: &Path, before: &str) -> std::process::Output {
+    let answer = "exec \"$0\" run \"$1\" hello -n 6 --raw --temp 0 --budget 0 --threads 1";
+    let mut command = std::process::Command::new("sh");
+    command.arg("-c").arg(format!("{before}{answer}")).args([env!("CARGO_BIN_EXE_sipllm").as_ref(), model]);
+    command.env("HOME", cache).env("XDG_CACHE_HOME", cache).env_remove("SIPLLM_LOG").output().unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn where_the_speeds_of_a_disk_cannot_be_kept_the_answer_comes_all_the_same_and_nothing_is_left_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = toy(folder.path());
+    let place = |name: &str| folder.path().join(name);
+    let kept = "sipllm/devices.json";
+
+    let fine = place("fine");
+    let expected = one_shot(&path, &fine, "");
+    assert!(expected.status.success(), "{}", String::from_utf8_lossy(&expected.stderr));
+    assert!(fine.join(kept).is_file(), "where they can be kept, they are");
+
+    let (file, directory, full) = (place("file"), place("directory"), place("full"));
+    fs::write(&file, "in the folder's place").unwrap();
+    fs::create_dir_all(directory.join(kept)).unwrap();
+    fs::create_dir_all(&full).unwrap();
+    // A size limit of 0 stands for a full disk: a file can be made, and not one byte be written to it.
+    let no_bytes = "trap '' XFSZ; ulimit -f 0; ";
+    // Nobody can make a folder in /proc, as in a home that is read-only.
+    for (cache, before) in [(&file, ""), (&directory, ""), (&full, no_bytes), (&PathBuf::from("/proc/none"), "")] {
+        let answer = one_shot(&path, cache, before);
+        let said = String::from_utf8_lossy(&answer.stderr);
+        assert!(answer.status.success(), "{}: {said}", cache.display());
+        assert_eq!(answer.stdout, expected.stdout, "{}", cache.display());
+        assert!(!said.contains("panicked") && !said.contains("rror"), "{}: {said}", cache.display());
+    }
+    assert_eq!(fs::read(&file).unwrap(), b"in the folder's place");
+    assert!(fs::read_dir(directory.join(kept)).unwrap().next().is_none());
+    let left: Vec<_> = fs::read_dir(full.join("sipllm")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}

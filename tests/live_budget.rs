@@ -141,3 +141,27 @@ fn a_cut_is_seen_by_the_kernel_within_a_second_and_a_raise_is_filled_in_one_pass
         assert!(late.is_empty(), "{source:?}: {streamed:?}");
     }
 }
+
+#[test]
+fn the_program_is_measured_anew_when_a_conversation_ends_and_its_memory_goes_to_the_weights_again() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    memory::keep_heap_small();
+    let folder = tempfile::tempdir().unwrap();
+    let path = toy(folder.path(), &["--layers", "4", "--width", "256", "--type", "q8_0"]);
+    let (mut engine, _) = Engine::loaded(request_of(&path, SourceKind::Buffered));
+    let base_after = |engine: &mut Engine, n| {
+        finished(engine.answer(request(tokens(n), 2)));
+        engine.handle.snapshots().borrow().memory.base_bytes
+    };
+    let before = base_after(&mut engine, 8);
+    // What a long text on the screen would take.
+    let text = vec![1u8; 32 * MIB as usize];
+    let with_text = base_after(&mut engine, 16);
+    assert!(with_text >= before + 30 * MIB, "{before} bytes before, {with_text} with the text");
+    drop(text);
+    let conversation = base_after(&mut engine, 24);
+    assert_eq!(conversation, with_text, "in the same conversation it may come back at any time");
+    engine.handle.send(Command::Reset);
+    let anew = base_after(&mut engine, 8);
+    assert!(anew < before + 8 * MIB, "{before} bytes before, {anew} in the next conversation");
+}
