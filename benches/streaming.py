@@ -29,6 +29,8 @@ MIB = 1 << 20
 HERE = os.path.dirname(os.path.abspath(__file__))
 MEMCAP = os.path.join(HERE, "..", "tests", "tools", "memcap")
 SOURCES = ["direct", "buffered", "mmap"]
+# Limits on the disk, and tokens enough to tell a time by.
+RATES = {"100M": 3, "400M": 6, "800M": 8, "none": 12}
 TOYS = {
     # The 8B model of the Llama 3 family; TinyLlama 1.1B; SmolLM2 135M; a vocabulary as large as Gemma's.
     "8b-q4_k": "--layers 32 --width 4096 --heads 32 --kv-heads 8 --ffn 14336 --vocab 128256 --type q4_k",
@@ -66,7 +68,7 @@ class Run:
             try:
                 with open(f"/proc/{process.pid}/status", encoding="ascii", errors="replace") as file:
                     lines = dict(line.split(":", 1) for line in file if line.startswith(("VmRSS", "VmHWM")))
-                self.rss.append(int(lines["VmRSS"].split()[0]) << 10)
+                self.rss.append((time.monotonic(), int(lines["VmRSS"].split()[0]) << 10))
                 self.peak = max(self.peak, int(lines["VmHWM"].split()[0]) << 10)
             except (OSError, KeyError, ValueError):
                 pass
@@ -76,8 +78,10 @@ class Run:
         return self.figures[key]
 
     def settled_rss(self):
-        """RSS of the last third: the answer is being made."""
-        return statistics.median(self.rss[len(self.rss) * 2 // 3 :] or [0])
+        """RSS while the answer is made, its first half left out: the pins that made room for the prompt come back."""
+        ended = self.rss[-1][0] if self.rss else 0
+        since = ended - self["gen_tokens"] / self["decode_tok_s"] / 2
+        return statistics.median([rss for time, rss in self.rss if time >= since] or [0])
 
 
 class Table:
@@ -120,7 +124,6 @@ def ceiling(options):
             how = {"prompt": options.prompt, "generate": options.generate}
             for budget in budgets(options, model, options.steps, *more, **how):
                 run = Run(options, model, budget, *more, **how)
-                # Right after a long prompt the pins that made room for it are read once more.
                 streams = run["pinned_bytes"] < 0.99 * run["touched_bytes_per_token"]
                 used = run.settled_rss() / budget
                 holds = run.peak <= budget + MIB and (used >= 0.95 or not streams)
@@ -195,8 +198,8 @@ def bound(options):
     table = Table("disk limit", "pinned", "streamed MiB", "disk ms", "compute ms", "token ms", "of the bound", "at most")
     more = ["--ctx", 128]
     _, full = budgets(options, model, 2, *more, prompt=4, generate=4)
-    for rate, tokens in (("100M", 3), ("400M", 6), ("800M", 8), (None, 12)):
-        limited = [*more, "--disk-limit", rate] if rate else more
+    for rate, tokens in ((rate, tokens) for rate, tokens in RATES.items() if rate in options.rates):
+        limited = more if rate == "none" else [*more, "--disk-limit", rate]
         for share in (0.1, 0.5, 0.9):
             best = None
             for _ in range(options.rounds):
@@ -216,7 +219,7 @@ def bound(options):
                     break
             ratio, most, streamed, *times = best
             cells = [f"{streamed / MIB:.0f}", *(f"{1e3 * t:.1f}" for t in times), f"{ratio:.2f}", most]
-            table.line(ratio <= most, rate or "none", f"{share:.0%}", *cells)
+            table.line(ratio <= most, rate, f"{share:.0%}", *cells)
     return table.failed
 
 
@@ -265,6 +268,13 @@ def forecast(options):
     return right * 12 < lines * 11
 
 
+def forget(model):
+    """Empties the page cache of the file: pages that another cgroup brought in would be no charge to this one."""
+    descriptor = os.open(model, os.O_RDONLY)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(descriptor)
+
+
 def mmap(options):
     model, mib = options.models
     table = Table("cgroup MiB", "what", "tok/s", "llama.cpp", "ratio", "at least")
@@ -273,17 +283,23 @@ def mmap(options):
     for what, prompt, generate in (("decode", 1, 12), ("prefill", 128, 1)):
         numbers = ["-p", str(prompt), "-n", str(generate), "--threads", "2"]
         peer = [MEMCAP, mib, options.peer, compare, model, "--peer-only", *numbers]
+        forget(model)
         done = subprocess.run(peer, capture_output=True, text=True)
-        # The kernel may kill it: it copies some formats into memory of its own.
+        # The kernel may kill it: it copies some formats into memory of its own, unless told not to.
+        repacked = "killed 1" not in done.stderr
+        if not repacked:
+            forget(model)
+            done = subprocess.run([*peer, "--no-repack"], capture_output=True, text=True)
         killed = "killed 1" in done.stderr
         if done.returncode and not killed:
             raise Failed(f"{' '.join(peer)}: {done.stderr.strip()}")
         theirs = 0.0 if killed else json.loads(done.stdout.strip().splitlines()[-1])[f"{what}_tok_s"]
         budget = f"{int(mib) - 24}M"
+        forget(model)
         run = Run(options, model, budget, "--threads", 2, wrapper=[MEMCAP, mib], prompt=prompt, generate=generate)
         ours = run[f"{what}_tok_s"]
         ratio = ours / theirs if theirs else float("inf")
-        their_cell = f"{theirs:.2f}" if theirs else "killed"
+        their_cell = f"{theirs:.2f}{'' if repacked else ' (unpacked; else killed)'}" if theirs else "killed"
         table.line(ratio >= least[what], mib, what, f"{ours:.2f}", their_cell, f"{ratio:.1f}", least[what])
     return table.failed
 
@@ -345,6 +361,7 @@ def main():
     arguments.add_argument("--steps", type=int, default=10)
     arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--sources", type=lambda text: text.split(","), default=SOURCES)
+    arguments.add_argument("--rates", type=lambda text: text.split(","), default=list(RATES))
     arguments.add_argument("--svg")
     arguments.add_argument("--peer", help="a Python with llama_cpp")
     arguments.add_argument("-p", "--prompt", type=int, default=1000)
