@@ -333,6 +333,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         rope_layers: RopeLayers::Windowed,
         ..COMMAND_R
     },
+    Architecture { name: "chatglm", families: "ChatGLM 3, GLM 4 9B of 2024", ..LLAMA },
     Architecture { name: "glm4", families: "GLM 4", post_norm: true, ..LLAMA },
     Architecture { name: "internlm2", families: "InternLM 2", ..LLAMA },
     Architecture { name: "ernie4_5", families: "ERNIE 4.5", ..LLAMA },

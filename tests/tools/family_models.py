@@ -182,6 +182,7 @@ def recipes():
     yield R("olmo3", "olmo2", layers=5, pre=False, post=True, ffn_norm=None, qk_norm="whole", keys=YARN + [("attention.sliding_window", 6)])
     yield R("olmoe", "olmoe", qk_norm="whole", experts=(8, 3), expert_ffn=96, kv=4)
     yield R("starcoder2", "starcoder2", **LAYER, qkv_bias=True, out_bias=True, ffn_bias=True, gated=False, tied=True)
+    yield R("chatglm", "chatglm", fused_qkv=True, fused_qkv_bias=True, fused_up=True, rope_dim=8)
     yield R("glm4", "glm4", post=True, fused_up=True, qkv_bias=True, head_dim=32, rope_dim=16)
     yield R("glm4-multimodal", "glm4", post=True, fused_up=True, qkv_bias=True, head_dim=32, rope_dim=16, tied=True, keys=[("rope.dimension_sections", [2, 3, 3, 0], "i32s")])
     yield R("gpt-oss", "gpt-oss", layers=4, head_dim=32, qkv_bias=True, out_bias=True, sinks=True, ffn_norm="post_attention_norm", experts=(8, 3), router_bias=True, expert_bias=True,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Renders every template of tests/data/templates as transformers would, for the Rust tests to compare with.
+"""Renders every template of tests/data/templates, and each line of its features.txt, as transformers would, for the Rust tests to compare with.
 
 Usage: render_templates.py        (needs jinja2; writes tests/data/templates/expected.zip)
 
@@ -81,9 +81,16 @@ for path in sorted(FOLDER.glob("*.jinja")):
             if thinking is not None and result == seen[0]: continue
             seen.append(result)
             lines.append(dict(template=path.stem, bos=tokens[0], eos=tokens[1], messages=messages, prompt=prompt, thinking=thinking) | result)
+# What else templates are written with, a line each, after what the user says.
+features = []
+for source in (FOLDER / "features.txt").read_text(encoding="utf8").splitlines():
+    messages = [U("hello world"), A("  hi "), U("bye")]
+    result = render(environment.from_string("{{ messages[0].content }}|" + source), ("<s>", "</s>"), messages, True, None)
+    features.append(dict(source=source) | result)
 with zipfile.ZipFile(FOLDER / "expected.zip", "w") as archive:
-    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    archive.writestr(zipfile.ZipInfo("expected.jsonl", (1980, 1, 1, 0, 0, 0)), text, zipfile.ZIP_DEFLATED, 9)
+    for name, entries in ("expected.jsonl", lines), ("features.jsonl", features):
+        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in entries)
+        archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), text, zipfile.ZIP_DEFLATED, 9)
 kinds = [next(k for k in ("text", "refused", "failed") if k in line) for line in lines]
 print(f"{len(lines)} renderings of {len({line['template'] for line in lines})} templates:", {k: kinds.count(k) for k in set(kinds)})
 for line in lines:

@@ -8,7 +8,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State};
 
-use super::{TemplateError, source};
+use super::{TemplateError, python, source};
 use crate::sanitize::line;
 
 /// No template in use is half as long.
@@ -50,7 +50,7 @@ impl Engine {
         environment.set_auto_escape_callback(|_| AutoEscape::None);
         environment.set_recursion_limit(DEEPEST);
         environment.set_debug(false);
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment.set_unknown_method_callback(python::method);
         environment.add_filter("tojson", to_json);
         environment.add_function("raise_exception", raise_exception);
         environment.add_function("strftime_now", move |format: &str| strftime(&clock(), format));

@@ -1,6 +1,7 @@
 //! Chat templates: a conversation as the text the model was trained on.
 
 mod engine;
+mod python;
 mod source;
 #[cfg(test)]
 mod tests;

@@ -106,12 +106,40 @@ struct Expected {
     refused: Option<String>,
 }
 
-#[test]
-fn templates_render_as_pythons_jinja_renders_them() {
+/// The lines of an entry of what Python's jinja2 rendered.
+fn from_archive<T: serde::de::DeserializeOwned>(entry: &str) -> Vec<T> {
     let mut archive = zip::ZipArchive::new(std::fs::File::open(folder().join("expected.zip")).unwrap()).unwrap();
     let mut lines = String::new();
-    archive.by_index(0).unwrap().read_to_string(&mut lines).unwrap();
-    let expected: Vec<Expected> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    archive.by_name(entry).unwrap().read_to_string(&mut lines).unwrap();
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// What a template may be written with, as Python's jinja2 renders it.
+#[derive(serde::Deserialize)]
+struct Feature {
+    source: String,
+    text: Option<String>,
+}
+
+#[test]
+fn whatever_templates_are_written_with_renders_as_pythons_jinja_renders_it() {
+    let messages = [message("user", "hello world"), message("assistant", "  hi "), message("user", "bye")];
+    let features: Vec<Feature> = from_archive("features.jsonl");
+    assert!(features.len() > 40);
+    let mut wrong = Vec::new();
+    for feature in features {
+        let source = format!("{{{{ messages[0].content }}}}|{}", feature.source);
+        let rendered = template(&source).and_then(|t| t.render_as_is(&messages, &PROMPT).map_err(|e| e.to_string()));
+        if rendered.as_ref().ok() != feature.text.as_ref() {
+            wrong.push(format!("{}\n  want {:?}\n  got  {rendered:?}", feature.source, feature.text));
+        }
+    }
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn templates_render_as_pythons_jinja_renders_them() {
+    let expected: Vec<Expected> = from_archive("expected.jsonl");
     assert!(expected.len() > 1000);
     let mut wrong = Vec::new();
     for same in expected.chunk_by(|a, b| a.template == b.template) {
@@ -281,6 +309,7 @@ fn hostile_templates() -> Vec<(&'static str, String)> {
         ("a macro that doubles itself", "{% macro m(x) %}{{ m(x) }}{{ m(x) }}{% endmacro %}{{ m(1) }}".into()),
         ("a recursive loop", "{%- for i in [[[1]]] recursive %}{{ loop([[i]]) }}{% endfor %}".into()),
         ("a long text", "{{ 'a' * 99999999999 }}".into()),
+        ("a padded text", "{{ 'a'.ljust(99999999999) }}{{ 'a'.zfill(9223372036854775807) }}".into()),
         ("a wide text", "{{ '%99999999d'|format(1) }}{{ '{:99999999}'.format(1) }}".into()),
         ("a long list", "{{ ([1] * 99999999)|tojson }}{{ range(999999999)|list }}".into()),
         ("replacing", looped("{% set ns.x = ns.x|replace('a', 'aaaaaaaa') %}")),
