@@ -162,8 +162,8 @@ def faults(told):
 def limit(options):
     table = Table("model", "budget MiB", "source", "cgroup MiB", "tok/s outside", "inside", "major faults", "killed")
     for model in options.models:
+        low, high = budgets(options, model, 2, "--ctx", 512, prompt=4, generate=4)
         for share in (0.0, 0.3, 0.6):
-            low, high = budgets(options, model, 2, "--ctx", 512)
             budget = low + int((high - low) * share)
             for source in options.sources:
                 more = ["--ctx", 512, "--source", source]
@@ -246,8 +246,8 @@ def byte_count(options):
 
 
 def forecast(options):
-    table = Table("model", "budget MiB", "said tok/s", "reached", "off by", "first prompt said s", "a later one took s")
-    right = lines = 0
+    table = Table("model", "budget MiB", "said tok/s", "reached", "off by", "first prompt said s", "took s", "off by")
+    right = prompts = lines = 0
     for model in options.models:
         low, high = budgets(options, model, 2, "--ctx", 512, prompt=128, generate=2)
         for quarter in range(4):
@@ -260,11 +260,13 @@ def forecast(options):
             run = Run(options, model, said["budget_bytes"], "--ctx", 512, prompt=128, generate=24)
             off = said["tok_s"] / run["decode_tok_s"] - 1
             right += abs(off) <= 0.2
+            late = said["ttft_s"] / run["first_ttft_s"] - 1
+            prompts += abs(late) <= 0.2
             lines += 1
             cells = [f"{said['budget_bytes'] / MIB:.0f}", f"{said['tok_s']:.2f}", f"{run['decode_tok_s']:.2f}", f"{off:+.0%}"]
-            cells += [f"{said['ttft_s']:.2f}", f"{run['ttft_s']:.2f}"]
+            cells += [f"{said['ttft_s']:.2f}", f"{run['first_ttft_s']:.2f}", f"{late:+.0%}"]
             table.line(True, short(model), *cells)
-    print(f"\n{right} of {lines} within 20 %")
+    print(f"\nwithin 20 %: {right} of {lines} speeds, {prompts} of {lines} times to the first token")
     return right * 12 < lines * 11
 
 

@@ -26,7 +26,7 @@ pub fn run(args: &BenchArgs, settings: &Settings) -> anyhow::Result<Outcome> {
         anyhow::bail!("a prompt of {asked} tokens does not fit the context of {context}; raise --ctx or the budget");
     }
     let ids = prompt(args.prompt_tokens, info.vocabulary);
-    let mut runs = Vec::new();
+    let (mut first, mut runs) = (None, Vec::new());
     for run in 0..=args.repetitions {
         driver.reset();
         let gen_tokens = if run == 0 { WARM_UP_TOKENS.min(args.gen_tokens) } else { args.gen_tokens };
@@ -36,9 +36,12 @@ pub fn run(args: &BenchArgs, settings: &Settings) -> anyhow::Result<Outcome> {
         };
         if run > 0 {
             runs.push(stats);
+        } else {
+            first = Some(stats);
         }
     }
-    let report = Report { info: &info, runs: &runs, snapshot: &driver.snapshot() };
+    let first_ttft_s = first.map_or(0.0, |stats| stats.ttft_s);
+    let report = Report { info: &info, first_ttft_s, runs: &runs, snapshot: &driver.snapshot() };
     if args.json {
         writeln!(stdout(), "{}", report.json())?;
     } else {
@@ -73,6 +76,8 @@ fn answer(ids: Vec<u32>, max_tokens: u32, has_experts: bool) -> Request {
 
 struct Report<'a> {
     info: &'a ModelInfo,
+    /// Of the warm-up: its prompt finds no weights in memory.
+    first_ttft_s: f64,
     runs: &'a [GenerationStats],
     snapshot: &'a Snapshot,
 }
@@ -114,6 +119,7 @@ impl Report<'_> {
             "prompt_tokens": self.runs[0].prompt_tokens,
             "gen_tokens": self.runs[0].generated_tokens,
             "load_s": info.load_s,
+            "first_ttft_s": self.first_ttft_s,
             "ttft_s": self.median(|s| s.ttft_s),
             "prefill_tok_s": self.median(|s| s.prefill_tok_s),
             "decode_tok_s": decode_tok_s,
