@@ -180,6 +180,17 @@ fn a_file_of_the_hub_is_fetched_and_checked_by_the_sum_that_the_hub_announces() 
 }
 
 #[test]
+fn a_size_that_the_catalog_only_knows_about_is_not_held_against_the_file() {
+    let hub = hub(model(300_000));
+    let (place, address) = (Place::new(), hub.serve());
+    let output = place.pull(&address, &["smollm2-360m"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(place.files(), ["smollm2-360m-instruct-q8_0.gguf"]);
+    assert!(stderr(&output).contains("nobody announced a sha256 to check it by"), "{}", stderr(&output));
+    assert!(!stderr(&output).contains(", checked"), "{}", stderr(&output));
+}
+
+#[test]
 fn a_damaged_file_is_removed_and_said_to_be() {
     let mut hub = hub(model(10_000));
     hub.announce = Some(sum(b"something else"));

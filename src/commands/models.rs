@@ -41,14 +41,17 @@ pub fn run(args: &ModelsArgs, settings: &Settings) -> anyhow::Result<Outcome> {
         for model in &installed {
             let quantization = model.entry.map_or("", |entry| &entry.quantization);
             let title = model.entry.map_or("", |entry| &entry.title);
-            row(&mut out, &model.name, model.bytes, quantization, title, "")?;
+            row(&mut out, &model.name, &format_size(model.bytes), quantization, title, "")?;
         }
     }
     if !fetchable.is_empty() {
         writeln!(out, "\nTo be fetched with `sipllm pull NAME`:")?;
         for entry in fetchable {
             let suits = format!("{}; {}", entry.licence, entry.suits);
-            row(&mut out, &entry.name, entry.bytes, &entry.quantization, &entry.title, &suits)?;
+            // What nobody has checked is only known about.
+            let about = if entry.sha256.is_some() { "" } else { "~" };
+            let size = format!("{about}{}", format_size(entry.bytes));
+            row(&mut out, &entry.name, &size, &entry.quantization, &entry.title, &suits)?;
         }
         writeln!(out, "\nAny other GGUF file: `sipllm pull URL`, `sipllm pull hf:ORG/REPO/FILE`, or its path.")?;
     }
@@ -66,8 +69,7 @@ fn architectures(as_json: bool) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn row(out: &mut impl Write, name: &str, bytes: u64, quantization: &str, title: &str, more: &str) -> io::Result<()> {
-    let size = format_size(bytes);
+fn row(out: &mut impl Write, name: &str, size: &str, quantization: &str, title: &str, more: &str) -> io::Result<()> {
     let line = format!("  {name:<22} {size:>10}  {quantization:<7} {title:<28} {more}");
     writeln!(out, "{}", line.trim_end())
 }

@@ -117,6 +117,12 @@ fn shape(hp: &Hyperparameters) -> String {
         shape.push_str(", ");
         shape.push_str(&text);
     };
+    if let Some(latent) = hp.latent {
+        add(format!(
+            "made of latent vectors of {} for heads of {} and {}",
+            latent.rank, latent.key_dim, latent.value_dim
+        ));
+    }
     match hp.layers - hp.attending_layers() {
         0 => {}
         convolutions => add(format!("{convolutions} of the layers short convolutions")),
