@@ -78,11 +78,13 @@ pub(super) struct State {
     /// Layer under the kernels.
     pub(super) computing: Option<u16>,
     slot_bytes: u64,
+    /// Slots are maps of the file.
+    mapped: bool,
     pub(super) stop: bool,
 }
 
 impl State {
-    pub(super) fn new(table: &ExtentTable) -> Self {
+    pub(super) fn new(table: &ExtentTable, mapped: bool) -> Self {
         let entry = || Entry { place: Place::Disk, leases: 0, read_us: 0, slot: None, routed_in: 0 };
         let mut layers = vec![LayerSums::default(); table.layers()];
         for extent in table.extents() {
@@ -113,6 +115,7 @@ impl State {
             layers,
             computing: None,
             slot_bytes: 0,
+            mapped,
             stop: false,
         }
     }

@@ -131,7 +131,8 @@ impl WeightStore {
             Residency::Fp32 => Vec::new(),
         };
         by_offset.sort_by_key(|&id| (table.extent(id).part, table.extent(id).offset));
-        let state = Mutex::new(State::new(&table));
+        let mapped = source.kind() == SourceKind::Mmap && options.residency == Residency::Quantized;
+        let state = Mutex::new(State::new(&table, mapped));
         let shared = Arc::new(Shared {
             table,
             source,

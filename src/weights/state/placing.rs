@@ -5,7 +5,11 @@ use std::sync::Arc;
 use super::{Place, State};
 use crate::weights::arena::{HugeArena, Slot};
 use crate::weights::extents::ExtentTable;
-use crate::weights::plan::Placement;
+use crate::weights::plan::{LEAST_RING_SLOTS, Placement};
+
+/// Maps that a ring of more than the least leaves room for: those being made are priced and not yet resident when the
+/// program is measured, so it is taken for smaller by them than it is.
+const MAPS_IN_PASSING: u32 = 2;
 
 impl State {
     pub(in crate::weights) fn apply(&mut self, table: &ExtentTable, placement: Placement) {
@@ -156,6 +160,8 @@ impl State {
 
     /// Slots that extents on their way may take; one, whatever the placement says, for what the engine waits for.
     pub(super) fn ring_slots(&self) -> usize {
-        self.placement.ring_slots.max(u32::from(self.demanded.is_some())) as usize
+        let given = self.placement.ring_slots;
+        let spare = if self.mapped { given.saturating_sub(LEAST_RING_SLOTS).min(MAPS_IN_PASSING) } else { 0 };
+        (given - spare).max(u32::from(self.demanded.is_some())) as usize
     }
 }
