@@ -40,6 +40,8 @@ pub(super) trait Simd: Copy {
     /// `c - a * b`, rounded once.
     fn neg_mul_add(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
 
+    /// Asks for `bytes` bytes from any address on to be brought into the cache, where asking pays.
+    fn fetch(self, from: *const u8, bytes: usize);
     /// # Safety
     /// `to` has room for `LANES` elements.
     unsafe fn store(self, to: *mut f32, a: Self::F);
@@ -136,6 +138,7 @@ pub(super) trait Lanes: Copy {
     fn mul_add(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
     fn neg_mul_add(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
 
+    fn fetch(self, from: *const u8, bytes: usize);
     /// # Safety
     /// `to` has room for `ROWS` elements.
     unsafe fn store(self, to: *mut f32, a: Self::F);
@@ -255,6 +258,11 @@ impl<S: Simd, const T: usize> Lanes for Wide<S, T> {
     #[inline(always)]
     fn splat_f32(self, x: f32) -> Self::F {
         [self.0.splat_f32(x); T]
+    }
+
+    #[inline(always)]
+    fn fetch(self, from: *const u8, bytes: usize) {
+        self.0.fetch(from, bytes);
     }
 
     #[inline(always)]

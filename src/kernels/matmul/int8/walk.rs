@@ -88,6 +88,9 @@ unsafe fn one<L: Lanes, D: Dots>(l: L, tile: &Tile<'_>, acts: &Activations, posi
     for row in groups::<L>(tile.rows) {
         let mut acc = l.zero();
         for block in 0..blocks {
+            // The processor may drop a prefetch when many are under way: the next group is asked for a second time.
+            let next = (row + L::ROWS) * tile.row_bytes + L::ROWS * block * D::Blocks::BYTES;
+            l.fetch(tile.weights.as_ptr().wrapping_add(next), L::ROWS * D::Blocks::BYTES);
             // SAFETY: the rows, the block and the position are there, as asked of the caller.
             unsafe { D::add_one(l, &rows_at::<L, D::Blocks>(tile, row, block), acts, block, position, &mut acc) };
         }

@@ -89,6 +89,10 @@ impl<P: Products> Simd for Neon<P> {
         fn neg_mul_add(a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t = vfmsq_f32(c, a, b);
     }
 
+    /// Does nothing: one prefetch of a line is enough here, as far as is known.
+    #[inline(always)]
+    fn fetch(self, _from: *const u8, _bytes: usize) {}
+
     #[inline(always)]
     unsafe fn store(self, to: *mut f32, a: float32x4_t) {
         // SAFETY: the caller vouches for the room, `self` for the instruction.
