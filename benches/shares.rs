@@ -3,18 +3,23 @@
 //! A plain read and the kernel take turns over the same 320 MB, far more than any cache, and the medians are compared: so
 //! a machine that others use too, whose memory is now quicker, now slower, does not change the shares much. Numbers
 //! after `--` choose the elements of a row (2048 unless said) and the turns (11). `SIPLLM_ISA` chooses an instruction set.
+//!
+//! Paths after `--` are models: then the plain read takes turns with whole decoding, everything resident, four tokens a turn.
 
 #![allow(clippy::expect_used, clippy::print_stdout)]
 
 use std::hint::black_box;
-use std::time::Instant;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
-use sipllm::gguf::TensorType;
+use sipllm::gguf::{Gguf, TensorType};
 use sipllm::kernels::ops::{AttentionScratch, AttentionSpec, KvElement, KvLayout};
 use sipllm::kernels::pool::default_threads;
 use sipllm::kernels::{Activations, Arithmetic, Cancel, Isa, Kernels, MatrixOut, Ops, Pool, Task, matmul};
+use sipllm::model::{Model, ModelOptions, NoHooks, Want};
 use sipllm::quant::{Rng, fill_random_row};
+use sipllm::weights::{Placement, StoreOptions};
 
 const ROWS: usize = 4096;
 const BYTES: usize = 320 << 20;
@@ -56,20 +61,49 @@ fn median(mut seconds: Vec<f64>) -> f64 {
     seconds[seconds.len() / 2]
 }
 
-/// Lets a plain read of `memory` and `work`, which reads the same, take turns, and prints what both reach.
-fn compare(pool: &Pool, turns: usize, name: &str, memory: &[u8], mut work: impl FnMut()) {
+/// Lets a plain read of `memory` and `work`, which reads `bytes`, take turns, and prints what both reach.
+fn compare(pool: &Pool, turns: usize, name: &str, memory: &[u8], bytes: u64, mut work: impl FnMut()) {
     let (mut plain, mut own) = (Vec::new(), Vec::new());
     work();
     for _ in 0..turns {
+        // A pool that has just worked spins for a while, which must not disturb another pool's turn.
+        std::thread::sleep(Duration::from_millis(5));
         let begun = Instant::now();
         plain_read(pool, memory);
         plain.push(begun.elapsed().as_secs_f64());
+        std::thread::sleep(Duration::from_millis(5));
         let begun = Instant::now();
         work();
         own.push(begun.elapsed().as_secs_f64());
     }
-    let (plain, own, bytes) = (median(plain), median(own), memory.len() as f64 / 1e9);
-    println!("{name:24} {:6.1} GB/s {:6.1} GB/s {:4.0} %", bytes / plain, bytes / own, plain / own * 100.0);
+    let (plain, own) = (memory.len() as f64 / median(plain) / 1e9, bytes as f64 / median(own) / 1e9);
+    println!("{name:24} {plain:6.1} GB/s {own:6.1} GB/s {:4.0} %", own / plain * 100.0);
+}
+
+/// Tokens of a model one after the other, in a short context.
+fn decode(kernels: Kernels, pool: &Pool, turns: usize, path: &str, memory: &[u8]) {
+    let gguf = Gguf::open(Path::new(path)).expect("a model");
+    let options = ModelOptions {
+        kernels,
+        threads: pool.threads(),
+        kv: KvElement::F16,
+        context: 8 * (turns + 1),
+        store: StoreOptions::default(),
+    };
+    let mut model = Model::open(&gguf, options).expect("a model that is supported");
+    let (pins, order) = (model.store().table().len(), model.store().table().pin_order());
+    let all =
+        Placement { pins, pinned_bytes: order.bytes_of(pins), ring_slots: 8, whole: true, ..Placement::default() };
+    model.store_mut().apply(&all);
+    let touched = 4 * model.touched_bytes_per_token();
+    let mut tokens = || {
+        for id in 1..5 {
+            model.forward(&[id], Want::Last, &mut NoHooks, &Cancel::never()).expect("nobody cancels");
+        }
+    };
+    tokens();
+    let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
+    compare(pool, turns, &name, memory, touched, tokens);
 }
 
 /// Matrices of a type against one position, a dispatch each.
@@ -84,7 +118,7 @@ fn gemv(kernels: Kernels, pool: &Pool, turns: usize, ty: TensorType, k: usize, m
     let mut acts = Activations::new(kernels, k, 1);
     acts.prepare(pool, &noise(k), 1, k, &[ty]);
     let mut out = vec![0.0; ROWS];
-    compare(pool, turns, &ty.to_string(), weights, || {
+    compare(pool, turns, &ty.to_string(), weights, weights.len() as u64, || {
         for weights in weights.chunks_exact(ROWS * row_bytes) {
             let outs = &mut [MatrixOut { data: &mut out, row_stride: ROWS }];
             let task = Task { out: 0, first_row: 0, rows: ROWS, ty, weights, positions: None };
@@ -108,7 +142,7 @@ fn attention(ops: &Ops, pool: &Pool, turns: usize, heads: usize, layout: KvLayou
     let mut scratch = AttentionScratch::new(pool.threads(), heads, &layout, CONTEXT);
     let (q, mut out) = (noise(row), vec![0.0; row]);
     let name = format!("attention {heads}/{} x {} {:?}", layout.kv_heads, layout.key_dim, layout.element);
-    compare(pool, turns, &name, cache, || {
+    compare(pool, turns, &name, cache, cache.len() as u64, || {
         for layer in cache.chunks_exact(layer) {
             let pages = |i: usize| &layer[i * page..(i + 1) * page];
             ops.attention(&spec, &q, CONTEXT - 1, &pages, &mut scratch, &mut out, &Cancel::never())
@@ -124,6 +158,13 @@ fn main() {
     let kernels = Kernels { isa: Isa::detect(), arithmetic: Arithmetic::Int8 };
     println!("{} threads, {}, rows of {k}: plain read, kernel, share", pool.threads(), kernels.isa.name());
     let memory = memory();
+    let models: Vec<String> = std::env::args().skip(1).filter(|arg| arg.ends_with(".gguf")).collect();
+    if !models.is_empty() {
+        // Memory that was never written is one page of zeros.
+        memory.fill(1);
+        models.iter().for_each(|path| decode(kernels, &pool, turns, path, memory));
+        return;
+    }
     for ty in [
         TensorType::Q4_0,
         TensorType::Q4_1,
