@@ -207,7 +207,19 @@ impl App {
 
     /// Tokens that the context holds; 0 without a model.
     pub fn context(&self) -> u32 {
-        self.snapshot.context.max(self.info().map_or(0, |i| i.context))
+        match self.snapshot.context {
+            0 => self.info().map_or(0, |i| i.context),
+            // A smaller budget leaves room for fewer.
+            now => now,
+        }
+    }
+
+    /// Why the context holds no more, in words that follow "of N tokens".
+    pub fn context_bound(&self) -> &'static str {
+        match self.info() {
+            Some(info) if self.context() < info.context => ", which is what the budget leaves room for,",
+            _ => "",
+        }
     }
 
     /// The budget in force or asked for, bytes; 0 while unknown.

@@ -17,6 +17,7 @@ mod keymap;
 mod keys;
 mod markdown;
 mod message;
+mod model_name;
 pub mod options;
 mod outside;
 mod overlay;

@@ -122,12 +122,19 @@ impl Loop {
         let ended = self.turn().await;
         if ended.is_err() {
             // Nothing can be shown any more, but an answer under way is kept.
-            let jobs = update(&mut self.app, Msg::Terminated).into_iter().filter(|e| matches!(e, Effect::Job(_)));
-            self.carry_out(jobs.collect())?;
+            self.save_unfinished();
         }
         self.engine.cancel();
         self.engine.send(Command::Shutdown);
         ended.map(|()| self.left)
+    }
+
+    fn save_unfinished(&mut self) {
+        for effect in super::update::save_unfinished(&mut self.app) {
+            if let Effect::Job(job) = effect {
+                self.background.job(job);
+            }
+        }
     }
 
     fn terminate(&mut self) -> io::Result<()> {
@@ -291,6 +298,16 @@ impl Loop {
         self.drawn = Instant::now();
         self.dirty = false;
         Ok(())
+    }
+}
+
+impl Drop for Loop {
+    /// After a defect of the screen itself, what the model has said so far is kept all the same. The disk's thread is
+    /// waited for.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.save_unfinished()));
+        }
     }
 }
 

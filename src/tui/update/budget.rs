@@ -14,7 +14,11 @@ pub(super) fn step(app: &mut App, share: f64) -> Effects {
         editor.bytes = within(stepped(editor.bytes, share), &app.snapshot.memory);
         return Vec::new();
     }
-    let current = app.budget_bytes();
+    // What is beyond full residency is of no use: a step counts from where it begins to be felt.
+    let current = match app.snapshot.memory.full_bytes {
+        0 => app.budget_bytes(),
+        full => app.budget_bytes().min(full),
+    };
     if current == 0 {
         app.status = Some("no model is loaded: there is nothing to keep in memory yet".to_owned());
         return Vec::new();

@@ -11,6 +11,7 @@ use crate::tui::app::{App, Then};
 use crate::tui::entry::{Entry, answer_only, summary};
 use crate::tui::figures;
 use crate::tui::message::{Effect, Job};
+use crate::tui::model_name::shown_name;
 use crate::tui::overlay::{Overlay, Panel, Picker};
 use crate::tui::picker;
 use crate::tui::slash::Slash;
@@ -241,8 +242,17 @@ fn stats(app: &mut App) {
     if let Some(info) = app.info() {
         rows.push(format!(
             "{} ({}, {}), {} layers, {} threads, {} {:?}",
-            info.name, info.architecture, info.quantization, info.layers, info.threads, info.isa, info.kernel
+            shown_name(info),
+            info.architecture,
+            info.quantization,
+            info.layers,
+            info.threads,
+            info.isa,
+            info.kernel
         ));
+        if info.name != shown_name(info) {
+            rows.push(format!("the file calls itself {}", info.name));
+        }
         rows.push(format!(
             "weights {}, {} needed a token",
             format_size(info.weights_bytes),

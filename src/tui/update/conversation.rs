@@ -89,7 +89,7 @@ pub(super) fn count(app: &App) -> usize {
 pub(super) fn generate(app: &mut App) -> Effects {
     let prompt = Prompt::Chat(messages(app));
     let mut message = ChatMessage::new(Role::Assistant, "");
-    message.model = app.info().map(|i| i.name.clone());
+    message.model = app.info().map(crate::tui::model_name::full_name);
     let mut entry = Entry::message(message);
     entry.live = true;
     app.transcript.push(entry);
@@ -178,8 +178,9 @@ pub(super) fn finished(app: &mut App, reason: Option<FinishReason>, stats: Optio
         notice(
             app,
             format!(
-                "The context of {} tokens is full. /continue drops the oldest messages and goes on; /clear begins anew.",
-                app.context()
+                "The context of {} tokens{} is full. /continue drops the oldest messages and goes on; /clear begins anew.",
+                app.context(),
+                app.context_bound()
             ),
         );
     }
@@ -207,7 +208,7 @@ fn save_last(app: &App, replaces: bool) -> Effects {
 }
 
 /// The answer under way as far as it is, when the program has to leave.
-pub(super) fn save_unfinished(app: &mut App) -> Effects {
+pub(in crate::tui) fn save_unfinished(app: &mut App) -> Effects {
     let Some(answer) = app.answer.take() else { return Vec::new() };
     if app.transcript.entries().last().is_none_or(|e| e.text().is_empty()) {
         return Vec::new();
@@ -229,8 +230,9 @@ pub(super) fn drop_oldest(app: &mut App) -> Option<Effects> {
     app.dropped += to_drop(sent)?;
     let replaces_last = app.answer.take().is_some_and(|a| a.replaces_last);
     let text = format!(
-        "The context of {} tokens is full: the {} oldest messages are no longer sent to the model. They stay in this chat.",
+        "The context of {} tokens{} is full: the {} oldest messages are no longer sent to the model. They stay in this chat.",
         app.context(),
+        app.context_bound(),
         app.dropped
     );
     // What is dropped in several steps is said once.

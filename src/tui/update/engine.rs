@@ -8,6 +8,7 @@ use crate::size::{format_budget, format_size};
 use crate::tui::app::{App, Model};
 use crate::tui::entry::{Body, NoteKind};
 use crate::tui::message::Effect;
+use crate::tui::model_name::{full_name, shown_name};
 
 pub(super) fn event(app: &mut App, event: Event) -> Effects {
     match event {
@@ -32,6 +33,7 @@ pub(super) fn event(app: &mut App, event: Event) -> Effects {
                         message.content.push_str(&text);
                     }
                 });
+                assert!(!crate::fault::is_wanted("answer"), "a fault that was asked for");
             }
         }
         Event::Finished { id, reason, stats } => {
@@ -69,10 +71,10 @@ pub(super) fn load(app: &mut App, path: PathBuf) -> Effects {
 
 fn loaded(app: &mut App, info: crate::engine::protocol::ModelInfo) -> Effects {
     if app.transcript.entries().iter().any(|e| e.as_message().is_some()) {
-        notice(app, format!("{} answers from here on", info.name));
+        notice(app, format!("{} answers from here on", full_name(&info)));
     }
     for warning in &info.warnings {
-        notice(app, format!("{}: {warning}", info.name));
+        notice(app, format!("{}: {warning}", shown_name(&info)));
     }
     app.model = Model::Ready(Box::new(info));
     app.dropped = 0;

@@ -19,6 +19,7 @@ use super::entry::{Entry, NoteKind};
 use super::message::{Effect, Msg};
 
 pub(crate) use budget::edited_bytes;
+pub(super) use conversation::save_unfinished;
 
 pub type Effects = Vec<Effect>;
 

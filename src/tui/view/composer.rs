@@ -7,6 +7,7 @@ use ratatui::widgets::Clear;
 
 use super::{PROMPT_COLUMNS, composer_columns, put};
 use crate::tui::app::App;
+use crate::tui::completion::Popup;
 use crate::tui::composer::rows;
 use crate::tui::wrap::{text_width, truncate};
 
@@ -72,9 +73,23 @@ pub(super) fn draw_popup(frame: &mut Frame, app: &App, composer: Rect) {
     frame.render_widget(Clear, area);
     for (y, (i, offer)) in (area.y..area.bottom()).zip(shown) {
         let padded = format!("  {:name_columns$}  {}", offer.text, offer.note);
-        let mut text = truncate(&padded, columns.saturating_sub(1), app.glyphs.ellipsis);
-        text.push_str(&" ".repeat(columns.saturating_sub(text_width(&text))));
+        let more =
+            if y + 1 == area.bottom() { more(popup, first + usize::from(area.height), app) } else { String::new() };
+        let room = columns.saturating_sub(1 + text_width(&more));
+        let mut text = truncate(&padded, room, app.glyphs.ellipsis);
+        text.push_str(&" ".repeat(columns.saturating_sub(text_width(&text) + text_width(&more))));
+        text.push_str(&more);
         let style = if i == popup.selected { app.theme.selection } else { app.theme.text };
         put(frame, area.x, y, Line::styled(text, style), area.width);
+    }
+}
+
+/// How many offers stand outside of the rows shown.
+fn more(popup: &Popup, end: usize, app: &App) -> String {
+    let (all, below) = (popup.offers.len(), popup.offers.len().saturating_sub(end));
+    match below {
+        _ if all <= MOST_OFFERS => String::new(),
+        0 => format!("  {all} of {all} "),
+        _ => format!("  {end} of {all} {} ", app.glyphs.down),
     }
 }
