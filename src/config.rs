@@ -1,6 +1,6 @@
 //! Settings: defaults < configuration file < environment (`SIPLLM_*`) < flags.
 //!
-//! [`keys`] is the table of all settings: how each is called, read and shown. [`file`] reads the file. What themes and
+//! `keys` is the table of all settings: how each is called, read and shown. `file` reads the file. What themes and
 //! the keys of the `[keymap]` table mean is for the screen to say; they are handed on as they stand.
 
 mod file;

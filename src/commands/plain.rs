@@ -1,7 +1,7 @@
 //! `sipllm chat --plain`: the chat a line at a time, without escape codes, for screen readers, simple terminals and
 //! scripts. Answers and what commands show go to standard output, remarks to standard error.
 //!
-//! [`Conversation`] holds what was said and what a line does; the loop in [`converse`] waits for lines, engine events
+//! `Conversation` holds what was said and what a line does; the loop in `converse` waits for lines, engine events
 //! and signals. What a person types is saved like the full screen's chats; a script's is not.
 
 mod back;
