@@ -88,7 +88,8 @@ unsafe fn one<L: Lanes, D: Dots>(l: L, tile: &Tile<'_>, acts: &Activations, posi
     for row in groups::<L>(tile.rows) {
         let mut acc = l.zero();
         for block in 0..blocks {
-            // The processor may drop a prefetch when many are under way: the next group is asked for a second time.
+            // The next group is asked for a second time: measured to be quicker, for what reason is not known (perhaps
+            // prefetches are dropped while many are under way).
             let next = (row + L::ROWS) * tile.row_bytes + L::ROWS * block * D::Blocks::BYTES;
             l.fetch(tile.weights.as_ptr().wrapping_add(next), L::ROWS * D::Blocks::BYTES);
             // SAFETY: the rows, the block and the position are there, as asked of the caller.
