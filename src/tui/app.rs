@@ -72,6 +72,11 @@ pub struct Settings {
     pub thinking: Option<Thinking>,
 }
 
+/// About twice what a token of prose has.
+const BYTES_PER_TOKEN: usize = 8;
+/// What can be pasted into the message whatever the context holds.
+const LEAST_MOST_PASTED: usize = 256 << 10;
+
 pub struct App {
     /// Set before each update: the clock is read nowhere else.
     pub now: Instant,
@@ -212,6 +217,12 @@ impl App {
             // A smaller budget leaves room for fewer.
             now => now,
         }
+    }
+
+    /// Bytes that a paste, or a file put into the message, may have: more than the context holds, so that there is
+    /// room for editing, and little beside the budget.
+    pub fn most_pasted_bytes(&self) -> usize {
+        (self.context() as usize * BYTES_PER_TOKEN).clamp(LEAST_MOST_PASTED, crate::small_file::FOR_A_MESSAGE as usize)
     }
 
     /// Why the context holds no more, in words that follow "of N tokens".

@@ -162,8 +162,8 @@ impl Disk {
                 Some(Reply::Exported(export::write(&expand_home(&path), &title, &messages)?))
             }
             Job::Import(path) => Some(Reply::Imported(export::import(&expand_home(&path))?)),
-            Job::ReadFile(path) => {
-                let text = read_file(&expand_home(&path))?;
+            Job::ReadFile { path, most_bytes } => {
+                let text = read_file(&expand_home(&path), most_bytes)?;
                 Some(Reply::File { path, text })
             }
             Job::ListFiles(prefix) => {
@@ -224,8 +224,8 @@ pub fn expand_home(path: &str) -> String {
     }
 }
 
-fn read_file(path: &str) -> anyhow::Result<String> {
-    small_file::read_text(path.as_ref(), small_file::FOR_A_MESSAGE).map_err(|e| anyhow::anyhow!("{path}: {e}"))
+fn read_file(path: &str, most_bytes: usize) -> anyhow::Result<String> {
+    small_file::read_text(path.as_ref(), most_bytes as u64).map_err(|e| anyhow::anyhow!("{path}: {e}"))
 }
 
 /// Paths that begin with `prefix`, folders with a slash; names that hold control characters are left out.
@@ -274,8 +274,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let binary = folder.path().join("binary");
         std::fs::write(&binary, [0xff, 0xfe, 0x00]).unwrap();
-        assert!(read_file(binary.to_str().unwrap()).unwrap_err().to_string().contains("not text"));
-        assert!(read_file("/nowhere/at/all").is_err());
-        assert!(read_file(folder.path().to_str().unwrap()).unwrap_err().to_string().contains("not a file"));
+        assert!(read_file(binary.to_str().unwrap(), 100).unwrap_err().to_string().contains("not text"));
+        assert!(read_file("/nowhere/at/all", 100).is_err());
+        assert!(read_file(folder.path().to_str().unwrap(), 100).unwrap_err().to_string().contains("not a file"));
     }
 }

@@ -2,31 +2,45 @@
 //! read stops that thread and not the one that saves the chat.
 
 use std::io::{self, PipeReader, PipeWriter};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-use crossterm::event::Event;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::input::{Input, Parser};
+
+/// How long what follows an Esc may be in coming: a slow link may cut a key's sequence in two.
+const SEQUENCE_WITHIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// Keys, pastes and mouse events while it lives; dropping it leaves the terminal's input to others.
 pub struct Keys {
-    events: UnboundedReceiver<Event>,
+    events: UnboundedReceiver<Input>,
     /// Closing it ends the thread.
     stop: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
+    most_pasted: Arc<AtomicUsize>,
 }
 
 impl Keys {
-    pub fn start() -> io::Result<Keys> {
+    /// Pastes of more than `most_pasted` bytes are let pass.
+    pub fn start(most_pasted: usize) -> io::Result<Keys> {
         let (stopped, stop) = io::pipe()?;
         let (sender, events) = unbounded_channel();
-        let thread = std::thread::Builder::new().name("keys".into()).spawn(move || forward(&stopped, &sender))?;
-        Ok(Keys { events, stop: Some(stop), thread: Some(thread) })
+        let most_pasted = Arc::new(AtomicUsize::new(most_pasted));
+        let most = most_pasted.clone();
+        let thread =
+            std::thread::Builder::new().name("keys".into()).spawn(move || forward(&stopped, &sender, &most))?;
+        Ok(Keys { events, stop: Some(stop), thread: Some(thread), most_pasted })
+    }
+
+    pub fn set_most_pasted(&self, bytes: usize) {
+        self.most_pasted.store(bytes, Ordering::Relaxed);
     }
 
     /// The next event; `None` once the terminal is gone.
-    pub async fn next(&mut self) -> Option<Event> {
+    pub async fn next(&mut self) -> Option<Input> {
         self.events.recv().await
     }
 
@@ -39,7 +53,7 @@ impl Keys {
     }
 
     /// An event that is there already.
-    pub fn waiting(&mut self) -> Option<Event> {
+    pub fn waiting(&mut self) -> Option<Input> {
         self.events.try_recv().ok()
     }
 }
@@ -52,30 +66,37 @@ impl Drop for Keys {
 }
 
 /// Hands events on until the terminal or the receiver is gone.
-fn forward(stopped: &PipeReader, events: &UnboundedSender<Event>) {
+fn forward(stopped: &PipeReader, events: &UnboundedSender<Input>, most_pasted: &AtomicUsize) {
     let stdin = rustix::stdio::stdin();
+    let mut parser = Parser::default();
+    let mut bytes = [0; 4096];
     loop {
         let mut waits = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(stopped, PollFlags::IN)];
-        match poll(&mut waits, None) {
+        match poll(&mut waits, parser.is_waiting().then_some(&SEQUENCE_WITHIN)) {
+            Ok(0) => {
+                if parser.settle().is_some_and(|input| events.send(input).is_err()) {
+                    return;
+                }
+                continue;
+            }
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => continue,
             Err(_) => return,
         }
-        // A terminal that has hung up reads as empty for ever, and the parser would try for as long.
         let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
         if !waits[1].revents().is_empty() || waits[0].revents().intersects(gone) {
             return;
         }
-        // It looks at the terminal only where it may wait for a moment.
-        while let Ok(true) = crossterm::event::poll(Duration::from_millis(1)) {
-            match crossterm::event::read() {
-                Ok(event) => {
-                    if events.send(event).is_err() {
-                        return;
-                    }
-                }
-                Err(_) => return,
-            }
+        let read = match rustix::io::read(stdin, &mut bytes) {
+            Ok(0) => return,
+            Ok(read) => read,
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => continue,
+            Err(_) => return,
+        };
+        let mut open = true;
+        parser.feed(&bytes[..read], most_pasted.load(Ordering::Relaxed), |input| open &= events.send(input).is_ok());
+        if !open {
+            return;
         }
     }
 }

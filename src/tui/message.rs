@@ -14,6 +14,10 @@ use crate::session::{ChatMessage, OpenChat, Record, SearchHit, Summary};
 pub enum Msg {
     Key(KeyEvent),
     Paste(String),
+    /// A paste that was longer than [`App::most_pasted_bytes`](super::app::App::most_pasted_bytes).
+    PasteTooLong {
+        bytes: usize,
+    },
     Mouse(MouseEvent),
     Resize(u16, u16),
     Engine(Event),
@@ -71,7 +75,10 @@ pub enum Job {
         messages: Vec<ChatMessage>,
     },
     Import(String),
-    ReadFile(String),
+    ReadFile {
+        path: String,
+        most_bytes: usize,
+    },
     /// Names that complete a path, for the popup.
     ListFiles(String),
     AddHistory(String),

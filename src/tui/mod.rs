@@ -13,6 +13,7 @@ mod entry;
 mod figures;
 mod forecast;
 mod glyphs;
+mod input;
 mod keymap;
 mod keys;
 mod markdown;

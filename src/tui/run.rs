@@ -4,7 +4,6 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use crossterm::event::Event as Input;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -13,6 +12,7 @@ use super::background::Background;
 use super::clipboard::{Between, sequence};
 use super::composer::History;
 use super::glyphs::Glyphs;
+use super::input::Input;
 use super::keymap::Keymap;
 use super::keys::Keys;
 use super::message::{Effect, Job, Msg, Reply};
@@ -80,6 +80,7 @@ struct Loop {
 impl Loop {
     fn start(engine: EngineHandle, events: EventReceiver, options: TuiOptions, app: App) -> anyhow::Result<Self> {
         let (sender, replies) = unbounded_channel();
+        let most_pasted = app.most_pasted_bytes();
         let background = Background::start(&options, sender)?;
         terminal::install_panic_hook();
         let held = terminal::enter(app.mouse)?;
@@ -91,7 +92,7 @@ impl Loop {
             replies,
             background,
             screen: Screen::new()?,
-            keys: Keys::start()?,
+            keys: Keys::start(most_pasted)?,
             frame_every: if over_ssh { FRAME_SSH } else { FRAME_LOCAL },
             drawn: Instant::now(),
             left: Left::ByChoice,
@@ -174,10 +175,15 @@ impl Loop {
                 signal = signals.next() => self.signal(signal)?,
                 event = self.events.recv(), if !engine_gone => match event {
                     Some(event) => {
+                        let answering = self.app.answer.is_some();
                         self.apply(Msg::Engine(event))?;
                         for _ in 0..DRAIN {
                             let Ok(event) = self.events.try_recv() else { break };
                             self.apply(Msg::Engine(event))?;
+                        }
+                        // The end of an answer, which a key may have asked for, waits for no frame.
+                        if answering && self.app.answer.is_none() {
+                            self.draw()?;
                         }
                     }
                     None => {
@@ -209,9 +215,8 @@ impl Loop {
         match input {
             Input::Key(key) => self.apply(Msg::Key(key)),
             Input::Paste(text) => self.apply(Msg::Paste(text)),
+            Input::PasteTooLong { bytes } => self.apply(Msg::PasteTooLong { bytes }),
             Input::Mouse(mouse) => self.apply(Msg::Mouse(mouse)),
-            // The signal has told of sizes already.
-            Input::Resize(..) | Input::FocusGained | Input::FocusLost => Ok(()),
         }
     }
 
@@ -221,6 +226,7 @@ impl Loop {
         }
         self.app.now = Instant::now();
         let effects = update(&mut self.app, msg);
+        self.keys.set_most_pasted(self.app.most_pasted_bytes());
         self.dirty = true;
         self.carry_out(effects)
     }
@@ -264,7 +270,7 @@ impl Loop {
         let held = terminal::enter(self.app.mouse)?;
         // One guard lives as long as the loop; this one would restore too early.
         std::mem::forget(held);
-        self.keys = Keys::start()?;
+        self.keys = Keys::start(self.app.most_pasted_bytes())?;
         self.screen.clear()?;
         self.dirty = true;
         self.draw()?;

@@ -85,6 +85,43 @@ fn a_folded_paste_is_written_out_by_tab_and_a_huge_line_is_folded_too() {
     terminal.wait_for("[pasted 100000 characters]");
 }
 
+/// VmHWM, the most that the program ever held.
+#[cfg(target_os = "linux")]
+fn peak_kib(terminal: &Terminal) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", terminal.pid())).unwrap();
+    let line = status.lines().find(|l| l.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn ten_megabytes_pasted_are_refused_in_words_and_cost_neither_memory_nor_the_draft() {
+    let terminal = ready(80, 24);
+    terminal.line("before");
+    terminal.wait_answers(1);
+    terminal.keys("my draft");
+    terminal.wait_for("my draft");
+    let before = peak_kib(&terminal);
+    let text = "all work and no play makes a long paste\r".repeat(250_000);
+    terminal.keys(&format!("\x1b[200~{text}\x1b[201~ goes on"));
+    let screen = terminal.wait_for("my draft goes on");
+    assert!(screen.contains("A paste of 9.5 MiB was left out: a message takes 256.0 KiB"), "{screen}");
+    assert!(screen.contains("before"), "{screen}");
+    let grown = peak_kib(&terminal) - before;
+    assert!(grown < 3 << 10, "{grown} KiB more");
+    terminal.line("");
+    terminal.wait_answers(2);
+}
+
+#[test]
+fn a_key_whose_sequence_a_slow_link_cuts_in_two_is_one_key() {
+    let terminal = ready(80, 24);
+    terminal.keys("ac\x1b");
+    std::thread::sleep(std::time::Duration::from_millis(2));
+    terminal.keys("[Db");
+    terminal.wait_for("\u{203a} abc");
+}
+
 #[test]
 fn files_are_offered_and_put_into_the_message() {
     let home = tempfile::tempdir().unwrap();

@@ -14,6 +14,8 @@ use unicode_segmentation::UnicodeSegmentation;
 const FOLD_LINES: usize = 10;
 /// As is one of more characters, lines or not.
 const FOLD_CHARS: usize = 4000;
+/// Folded pastes that are kept for undo after their marks are gone.
+const FOLDS_KEPT: usize = 4;
 /// Most steps that undo remembers.
 const UNDO_STEPS: usize = 200;
 
@@ -48,6 +50,12 @@ impl Composer {
 
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
+    }
+
+    /// Bytes of the text with folded pastes written out.
+    pub fn expanded_bytes(&self) -> usize {
+        let folded = self.folds.iter().filter(|f| self.text.contains(&f.0));
+        folded.fold(self.text.len(), |bytes, (mark, content)| bytes - mark.len() + content.len())
     }
 
     /// The text with folded pastes written out.
@@ -122,9 +130,8 @@ impl Composer {
         self.settle();
     }
 
-    /// A paste: line ends made `\n`, and folded to a mark when long.
-    pub fn paste(&mut self, text: &str) {
-        let text = text.replace("\r\n", "\n").replace('\r', "\n");
+    /// A paste, its line ends `\n`; folded to a mark when long.
+    pub fn paste(&mut self, text: String) {
         let lines = text.lines().count();
         let what = if lines > FOLD_LINES {
             format!("{lines} lines")
@@ -133,23 +140,33 @@ impl Composer {
         } else {
             return self.insert(&text);
         };
-        let mut mark = format!("[pasted {what}]");
-        if self.folds.iter().any(|f| f.0 == mark) {
-            mark = format!("[pasted {what}, {}]", self.folds.len() + 1);
-        }
+        self.forget_old_folds();
+        let marks = std::iter::once(format!("[pasted {what}]")).chain((2..).map(|n| format!("[pasted {what}, {n}]")));
+        let mark = marks.into_iter().find(|mark| self.folds.iter().all(|f| f.0 != *mark)).unwrap_or_default();
         self.insert(&mark);
         self.folds.push((mark, text));
     }
 
+    /// Folded pastes whose marks are gone wait for undo, but not all of them: they are large.
+    fn forget_old_folds(&mut self) {
+        let text = &self.text;
+        let gone = |mark: &str| !text.contains(mark);
+        let mut surplus = self.folds.iter().filter(|f| gone(&f.0)).count().saturating_sub(FOLDS_KEPT);
+        self.folds.retain(|(mark, _)| {
+            let goes = surplus > 0 && gone(mark);
+            surplus -= usize::from(goes);
+            !goes
+        });
+    }
+
     /// Writes folded pastes out in place. `false` when there is none.
     pub fn unfold(&mut self) -> bool {
-        if self.folds.is_empty() {
-            return false;
+        let any = self.folds.iter().any(|f| self.text.contains(&f.0));
+        if any {
+            let text = self.expanded();
+            self.set(&text);
         }
-        let text = self.expanded();
-        self.set(&text);
-        self.folds.clear();
-        true
+        any
     }
 
     /// Keeps the cursor on a grapheme's boundary after what it stands behind combined with what follows.
@@ -265,14 +282,9 @@ impl Composer {
     }
 
     pub fn backspace(&mut self) {
-        let folded = self.folds.iter().position(|f| self.text[..self.cursor].ends_with(f.0.as_str()));
-        match folded {
-            Some(at) => {
-                let (mark, _) = self.folds.remove(at);
-                self.cut(self.cursor - mark.len()..self.cursor, false);
-            }
-            None => self.cut(self.before()..self.cursor, false),
-        }
+        let mark = self.folds.iter().map(|f| f.0.as_str()).find(|mark| self.text[..self.cursor].ends_with(mark));
+        let from = mark.map_or_else(|| self.before(), |mark| self.cursor - mark.len());
+        self.cut(from..self.cursor, false);
     }
 
     pub fn delete(&mut self) {
@@ -383,9 +395,9 @@ mod tests {
 
     #[test]
     fn a_long_paste_is_folded_sent_whole_and_deleted_at_once() {
-        let paste = (0..214).map(|i| format!("line {i}\r\n")).collect::<String>();
+        let paste = (0..214).map(|i| format!("line {i}\n")).collect::<String>();
         let mut c = with("see: ");
-        c.paste(&paste);
+        c.paste(paste);
         assert_eq!(c.text(), "see: [pasted 214 lines]");
         assert_eq!(c.expanded().lines().count(), 214);
         let mut other = c.clone();
@@ -398,16 +410,39 @@ mod tests {
     #[test]
     fn a_single_line_that_fills_the_screen_is_folded_too() {
         let mut c = Composer::default();
-        c.paste(&"x".repeat(100_000));
+        c.paste("x".repeat(100_000));
         assert_eq!(c.text(), "[pasted 100000 characters]");
         assert_eq!(c.take().len(), 100_000);
     }
 
     #[test]
-    fn a_short_paste_keeps_its_lines() {
+    fn a_short_paste_is_not_folded() {
         let mut c = Composer::default();
-        c.paste("a\r\nb\rc");
+        c.paste("a\nb\nc".to_owned());
         assert_eq!(c.text(), "a\nb\nc");
+    }
+
+    #[test]
+    fn undo_brings_a_deleted_paste_back_whole_and_marks_stay_apart() {
+        let mut c = Composer::default();
+        c.paste("first\n".repeat(20));
+        c.backspace();
+        assert_eq!((c.text(), c.expanded_bytes()), ("", 0));
+        c.undo();
+        assert_eq!(c.expanded(), "first\n".repeat(20));
+        c.backspace();
+        c.paste("other\n".repeat(20));
+        assert_eq!((c.expanded(), c.expanded_bytes()), ("other\n".repeat(20), 120));
+    }
+
+    #[test]
+    fn deleted_pastes_are_not_kept_without_end() {
+        let mut c = Composer::default();
+        for _ in 0..50 {
+            c.paste("x".repeat(10_000));
+            c.backspace();
+        }
+        assert!(c.folds.len() <= FOLDS_KEPT + 1);
     }
 
     #[test]

@@ -34,7 +34,10 @@ pub(super) fn run(app: &mut App, slash: Slash, argument: &str) -> Effects {
         Slash::Clear => return conversation::after_stop(app, Then::Clear),
         Slash::Copy => return copy(app, argument),
         Slash::Find => find(app, argument),
-        Slash::Read => return with_argument(app, slash, argument, |a| Effect::Job(Job::ReadFile(a))),
+        Slash::Read => {
+            let most_bytes = app.most_pasted_bytes();
+            return with_argument(app, slash, argument, |path| Effect::Job(Job::ReadFile { path, most_bytes }));
+        }
         Slash::Think => think(app, argument),
         Slash::Sessions => {
             app.overlay = Some(Overlay::Chats(Picker::new(&picker::chat_names(app))));

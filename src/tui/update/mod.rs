@@ -17,6 +17,7 @@ use super::app::App;
 use super::completion;
 use super::entry::{Entry, NoteKind};
 use super::message::{Effect, Msg};
+use crate::size::format_size;
 
 pub(crate) use budget::edited_bytes;
 pub(super) use conversation::save_unfinished;
@@ -28,15 +29,22 @@ pub fn update(app: &mut App, msg: Msg) -> Effects {
     match msg {
         Msg::Key(key) => keys::key(app, key),
         Msg::Paste(text) => {
-            // Terminals end a pasted line with a carriage return, which cleaning would take away.
-            let text = crate::tui::clean(&text.replace("\r\n", "\n").replace('\r', "\n"));
-            match &mut app.overlay {
+            let text = pasted(text);
+            match app.overlay {
                 Some(_) => overlays::paste(app, &text),
+                None if app.composer.expanded_bytes() + text.len() > app.most_pasted_bytes() => {
+                    refuse_paste(app, text.len());
+                    Vec::new()
+                }
                 None => {
-                    app.composer.paste(&text);
+                    app.composer.paste(text);
                     completion::refresh(app)
                 }
             }
+        }
+        Msg::PasteTooLong { bytes } => {
+            refuse_paste(app, bytes);
+            Vec::new()
         }
         Msg::Mouse(event) => mouse::event(app, event),
         Msg::Resize(columns, rows) => {
@@ -58,6 +66,27 @@ pub fn update(app: &mut App, msg: Msg) -> Effects {
         Msg::Reply(reply) => replies::reply(app, reply),
         Msg::Terminated => leave(app),
     }
+}
+
+/// A paste with the line ends of a text, safe to show. Terminals end a pasted line with a carriage return, which cleaning
+/// would take away. What needs no change is not copied: it may be large.
+fn pasted(text: String) -> String {
+    let text = if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n") } else { text };
+    match crate::sanitize::sanitize(&text) {
+        std::borrow::Cow::Owned(safe) => safe,
+        std::borrow::Cow::Borrowed(_) => text,
+    }
+}
+
+fn refuse_paste(app: &mut App, bytes: usize) {
+    let (came, most) = (format_size(bytes as u64), format_size(app.most_pasted_bytes() as u64));
+    let context = match app.context() {
+        0 => String::new(),
+        tokens => format!("; the context holds {tokens} tokens"),
+    };
+    let text = format!("A paste of {came} was left out: a message takes {most} at the most{context}.");
+    error(app, text);
+    app.transcript.follow();
 }
 
 /// Keeps what has been answered so far and ends the program.

@@ -67,7 +67,7 @@ pub(super) fn reply(app: &mut App, reply: Reply) -> Effects {
                 app.composer.insert("\n");
             }
             app.composer.insert(&format!("{path}:\n"));
-            app.composer.paste(&text);
+            app.composer.paste(text);
         }
         Reply::Files { prefix, names } => completion::offer_files(app, &prefix, names),
         Reply::Theme { name, theme } => super::commands::use_theme(app, &name, *theme),

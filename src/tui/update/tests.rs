@@ -367,6 +367,23 @@ fn a_paste_keeps_its_lines_and_loses_what_could_drive_a_terminal() {
 }
 
 #[test]
+fn a_paste_beyond_what_a_message_takes_is_refused_in_words_and_the_draft_stays() {
+    let mut app = ready();
+    type_in(&mut app, "draft ");
+    let most = app.most_pasted_bytes();
+    assert_eq!(most, 256 << 10, "a context of 4096 tokens holds less than that");
+    update(&mut app, Msg::Paste("x".repeat(most - 6)));
+    update(&mut app, Msg::Paste("y".repeat(5000)));
+    update(&mut app, Msg::PasteTooLong { bytes: 10 << 20 });
+    let said = "left out: a message takes 256.0 KiB at the most; the context holds 4096 tokens.";
+    assert_eq!(texts(&app), [format!("A paste of 4.9 KiB was {said}"), format!("A paste of 10.0 MiB was {said}")]);
+    assert_eq!(app.composer.expanded(), format!("draft {}", "x".repeat(most - 6)));
+    // A greater context takes more.
+    app.snapshot = std::sync::Arc::new(Snapshot { context: 128 << 10, ..(*app.snapshot).clone() });
+    assert_eq!(app.most_pasted_bytes(), 1 << 20);
+}
+
+#[test]
 fn the_budget_editor_slides_types_and_refuses() {
     let mut app = ready();
     enter(&mut app, "/budget");
