@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How far 8-bit products move a model's predictions: ours and llama.cpp's, both against exact arithmetic.
+"""How far integer products move a model's predictions: ours and llama.cpp's, against exact arithmetic.
 
     python3 -m venv VENV && VENV/bin/pip install llama-cpp-python==0.3.36 numpy
     cargo build --release
@@ -80,15 +80,16 @@ def main():
     options = arguments.parse_args()
     with open(options.text, encoding="utf-8") as file:
         text = file.read()
-    print("| model | positions | sipllm top-1 | mean KL | llama.cpp top-1 | mean KL |")
-    print("|---|---|---|---|---|---|")
+    print("| model | positions | int8 top-1 | mean KL | fast top-1 | mean KL | llama.cpp top-1 | mean KL |")
+    print("|---|---|---|---|---|---|---|---|")
     for model in options.models:
         tokens = subprocess.run([options.sipllm, "tokenize", model, text], capture_output=True, text=True, check=True)
         ids = json.loads(tokens.stdout)["ids"][: options.positions]
         peer = open_peer(model, len(ids))
         exact = log_softmax(ours(options.sipllm, model, ids, "exact", peer[2]))
         cells = []
-        for logits in (ours(options.sipllm, model, ids, "int8", peer[2]), theirs(peer, ids)):
+        mine = [ours(options.sipllm, model, ids, kernel, peer[2]) for kernel in ("int8", "fast")]
+        for logits in (*mine, theirs(peer, ids)):
             other = log_softmax(logits)
             same = (other.argmax(axis=1) == exact.argmax(axis=1)).mean()
             divergence = (np.exp(exact) * (exact - other)).sum(axis=1).mean()

@@ -108,11 +108,13 @@ fn plain_read(pool: &Pool, memory: &[u8]) {
 fn measure(group: &mut BenchmarkGroup<'_, WallTime>, pool: &Pool, ty: TensorType, weights: &[u8], positions: usize) {
     let x = activations(positions);
     let mut out = vec![0.0; ROWS * positions];
-    for isa in isas() {
-        let kernels = Kernels { isa, arithmetic: Arithmetic::Int8 };
+    let both =
+        isas().into_iter().flat_map(|isa| [Arithmetic::Int8, Arithmetic::Fast].map(|arithmetic| (isa, arithmetic)));
+    for (isa, arithmetic) in both {
+        let kernels = Kernels { isa, arithmetic };
         let mut acts = Activations::new(kernels, K, positions);
         acts.prepare(pool, &x, positions, K, &[ty]);
-        group.bench_function(format!("{ty}/{}", isa.name()), |b| {
+        group.bench_function(format!("{ty}/{}/{arithmetic:?}", isa.name()), |b| {
             b.iter(|| product(kernels, pool, &acts, &mut out, ty, weights));
         });
     }

@@ -2,7 +2,8 @@
 //!
 //! A plain read and the kernel take turns over the same 320 MB, far more than any cache, and the medians are compared: so
 //! a machine that others use too, whose memory is now quicker, now slower, does not change the shares much. Numbers
-//! after `--` choose the elements of a row (2048 unless said) and the turns (11). `SIPLLM_ISA` chooses an instruction set.
+//! after `--` choose the elements of a row (2048 unless said) and the turns (11), `fast` the kernels with activations of 8 bits.
+//! `SIPLLM_ISA` chooses an instruction set.
 //!
 //! Paths after `--` are models: then the plain read takes turns with whole decoding, everything resident, four tokens a turn.
 
@@ -16,7 +17,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 use sipllm::gguf::{Gguf, TensorType};
 use sipllm::kernels::ops::{AttentionScratch, AttentionSpec, KvElement, KvLayout};
 use sipllm::kernels::pool::default_threads;
-use sipllm::kernels::{Activations, Arithmetic, Cancel, Isa, Kernels, MatrixOut, Ops, Pool, Task, matmul};
+use sipllm::kernels::{Activations, Arithmetic, Cancel, Kernels, MatrixOut, Ops, Pool, Task, matmul};
 use sipllm::model::{Model, ModelOptions, NoHooks, Want};
 use sipllm::quant::{Rng, fill_random_row};
 use sipllm::weights::{Placement, StoreOptions};
@@ -155,8 +156,14 @@ fn main() {
     let numbers: Vec<usize> = std::env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect();
     let (k, turns) = (numbers.first().copied().unwrap_or(2048), numbers.get(1).copied().unwrap_or(11));
     let pool = Pool::new(default_threads());
-    let kernels = Kernels { isa: Isa::detect(), arithmetic: Arithmetic::Int8 };
-    println!("{} threads, {}, rows of {k}: plain read, kernel, share", pool.threads(), kernels.isa.name());
+    let fast = std::env::args().skip(1).any(|arg| arg == "fast");
+    let kernels = Kernels::new(if fast { Arithmetic::Fast } else { Arithmetic::Int8 });
+    println!(
+        "{} threads, {}, {:?}, rows of {k}: plain read, kernel, share",
+        pool.threads(),
+        kernels.isa.name(),
+        kernels.arithmetic
+    );
     let memory = memory();
     let models: Vec<String> = std::env::args().skip(1).filter(|arg| arg.ends_with(".gguf")).collect();
     if !models.is_empty() {

@@ -41,7 +41,7 @@ static ALLOCATOR: Counting = Counting;
 #[test]
 fn a_decoded_token_takes_nothing_from_the_allocator() {
     for name in ["llama", "gemma3", "mixtral"] {
-        for kernel in [KernelKind::Int8, KernelKind::Exact] {
+        for kernel in [KernelKind::Int8, KernelKind::Fast, KernelKind::Exact] {
             for budget in [Budget::Bytes(1 << 30), Budget::Least] {
                 let request = LoadRequest {
                     path: Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/data/models/{name}.gguf")),

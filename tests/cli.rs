@@ -57,7 +57,7 @@ fn wrong_usage_is_exit_code_2_and_says_what_is_wrong() {
         (&["bench", "--budget", "plenty"], "is not a budget"),
         (&["bench", "--threads", "0"], "0 is not in 1..=1024"),
         (&["bench", "--ctx", "0"], "0 is not in 1.."),
-        (&["bench", "--kernel", "fast"], "[possible values: int8, exact]"),
+        (&["bench", "--kernel", "quick"], "[possible values: int8, fast, exact]"),
         (&["run", "hi", "--temp=-1"], "is not a temperature"),
         (&["run", "hi", "--top-p", "1.5"], "is not a share"),
         (&["run", "hi", "--repeat-penalty", "0"], "is not a penalty"),

@@ -53,7 +53,7 @@ fn logits_and_greedy_ids_of_every_family_equal_the_reference() {
 #[test]
 fn a_prompt_in_one_pass_and_in_pieces_gives_the_same_bits() {
     for name in MODELS {
-        for kernel in [KernelKind::Exact, KernelKind::Int8] {
+        for kernel in [KernelKind::Exact, KernelKind::Int8, KernelKind::Fast] {
             let prompt = reference(name).prompt;
             let request = || LoadRequest { kernel, ..exact(name) };
             let whole = run(request(), &prompt, prompt.len(), 4);
@@ -69,7 +69,7 @@ fn a_prompt_in_one_pass_and_in_pieces_gives_the_same_bits() {
 #[test]
 fn any_budget_source_and_thread_count_gives_the_same_bits() {
     for name in MODELS {
-        for kernel in [KernelKind::Exact, KernelKind::Int8] {
+        for kernel in [KernelKind::Exact, KernelKind::Int8, KernelKind::Fast] {
             let prompt = reference(name).prompt;
             let expected = run(LoadRequest { kernel, ..exact(name) }, &prompt, prompt.len(), 4);
             for (source, budget, threads) in [

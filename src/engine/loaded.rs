@@ -52,6 +52,7 @@ impl Loaded {
         let context = request.context.unwrap_or(AUTOMATIC_CONTEXT);
         let arithmetic = match (request.kernel, request.residency) {
             (KernelKind::Int8, Residency::Quantized) => Arithmetic::Int8,
+            (KernelKind::Fast, Residency::Quantized) => Arithmetic::Fast,
             _ => Arithmetic::Exact,
         };
         let threads = request.threads.unwrap_or_else(kernels::pool::default_threads);

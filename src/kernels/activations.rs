@@ -1,12 +1,13 @@
 //! Activations in the forms that matrix products take: f32, or blocks of 32 or of 256 integers with a scale each.
 //!
 //! An integer is `256 * high + low`, both of them 8 bits within -127..=127: two planes for the 8-bit instructions. One
-//! plane would do with half the work, but its rounding is what makes answers differ from those of exact arithmetic: a
-//! block's outlier leaves few bits to its other elements. A block's scale is its largest magnitude / 32512; elements are
-//! rounded to the nearest integer, ties to even, those that leave a low part of -128 to the next. Sums of the integers
-//! come along: a weight format with a zero point or a minimum needs them.
+//! plane does with half the work, but its rounding is what makes answers differ from those of exact arithmetic: a
+//! block's outlier leaves few bits to its other elements. A block's scale is its largest magnitude / 32512 (/ 127 with one
+//! plane); elements are rounded to the nearest integer, ties to even, those that leave a low part of -128 to the next.
+//! Sums of the integers come along: a weight format with a zero point or a minimum needs them.
 
 use super::multiversion::compiled_for_each_isa;
+use super::planes::{One, Planes, Two};
 use super::{Arithmetic, Kernels, Pool};
 use crate::gguf::TensorType;
 
@@ -30,6 +31,11 @@ impl Form {
     }
 }
 
+/// Planes of integers that activations are rounded to.
+fn planes(kernels: Kernels) -> usize {
+    if kernels.arithmetic == Arithmetic::Fast { One::COUNT } else { Two::COUNT }
+}
+
 /// Which forms, by number, weights of these types ask for.
 fn forms(kernels: Kernels, types: &[TensorType]) -> [bool; 3] {
     [Form::F32, Form::Q32, Form::Q256].map(|form| types.iter().any(|ty| Form::of(kernels.arithmetic, *ty) == form))
@@ -40,7 +46,7 @@ fn forms(kernels: Kernels, types: &[TensorType]) -> [bool; 3] {
 pub(super) struct Q32 {
     /// (blocks, positions, 32)
     pub high: Vec<i8>,
-    /// (blocks, positions, 32)
+    /// (blocks, positions, 32); nothing with one plane
     pub low: Vec<i8>,
     /// (blocks, positions)
     pub scale: Vec<f32>,
@@ -59,7 +65,7 @@ type SumsOf16 = [[i16; 16]; 2];
 pub(super) struct Q256 {
     /// (blocks, positions, 256)
     pub high: Vec<i8>,
-    /// (blocks, positions, 256)
+    /// (blocks, positions, 256); nothing with one plane
     pub low: Vec<i8>,
     /// (blocks, positions)
     pub scale: Vec<f32>,
@@ -101,6 +107,7 @@ impl Activations {
         let room = forms(kernels, types);
         let elements = |form: Form| if room[form as usize] { max_k * max_positions } else { 0 };
         let (n32, n256) = (elements(Form::Q32).div_ceil(32), elements(Form::Q256) / 256);
+        let low = planes(kernels) - 1;
         Self {
             kernels,
             max_k,
@@ -112,14 +119,14 @@ impl Activations {
             f32s: vec![0.0; elements(Form::F32)],
             q32: Q32 {
                 high: vec![0; n32 * 32],
-                low: vec![0; n32 * 32],
+                low: vec![0; low * n32 * 32],
                 scale: vec![0.0; n32],
                 sum: vec![0.0; n32],
                 zero: vec![0; n32],
             },
             q256: Q256 {
                 high: vec![0; n256 * 256],
-                low: vec![0; n256 * 256],
+                low: vec![0; low * n256 * 256],
                 scale: vec![0.0; n256],
                 zero: vec![0; n256 * 16],
                 sums32: vec![[[0; 8]; 2]; n256],
@@ -135,12 +142,12 @@ impl Activations {
 
     /// Bytes that [`for_types`](Self::for_types) with the same arguments can come to touch.
     pub fn bytes_for_types(kernels: Kernels, max_k: usize, max_positions: usize, types: &[TensorType]) -> usize {
-        Self::bytes_of(forms(kernels, types), max_k * max_positions)
+        Self::bytes_of(kernels, forms(kernels, types), max_k * max_positions)
     }
 
-    fn bytes_of([f32s, q32, q256]: [bool; 3], elements: usize) -> usize {
-        let q32_block = 2 * 32 + size_of::<f32>() * 2 + size_of::<i32>();
-        let q256_block = 2 * 256
+    fn bytes_of(kernels: Kernels, [f32s, q32, q256]: [bool; 3], elements: usize) -> usize {
+        let q32_block = planes(kernels) * 32 + size_of::<f32>() * 2 + size_of::<i32>();
+        let q256_block = planes(kernels) * 256
             + size_of::<f32>()
             + size_of::<[i32; 16]>()
             + 2 * size_of::<[i16; 8]>()
@@ -152,7 +159,7 @@ impl Activations {
 
     /// Bytes that these buffers can come to touch.
     pub fn bytes(&self) -> usize {
-        Self::bytes_of(self.room, self.max_k * self.max_positions)
+        Self::bytes_of(self.kernels, self.room, self.max_k * self.max_positions)
     }
 
     /// Takes `x`, shape (positions, k), in the forms that products with weights of `types` need.
@@ -169,7 +176,7 @@ impl Activations {
         self.prepared = forms(self.kernels, types);
         assert!((0..3).all(|form| self.room[form] || !self.prepared[form]), "no room for activations for {types:?}");
         let [f32s, q32, q256] = self.prepared;
-        let isa = self.kernels.isa;
+        let (isa, planes) = (self.kernels.isa, planes(self.kernels));
         let writer = Writer::new(self, x);
         pool.for_each_chunk(positions, 1, &|_, mine| {
             for position in mine {
@@ -179,11 +186,15 @@ impl Activations {
                     if f32s {
                         writer.copy(position);
                     }
-                    if q32 {
-                        write_q32(isa, &writer, position);
+                    match (q32, planes) {
+                        (false, _) => {}
+                        (true, 1) => write_q32::<One>(isa, &writer, position),
+                        (true, _) => write_q32::<Two>(isa, &writer, position),
                     }
-                    if q256 {
-                        write_q256(isa, &writer, position);
+                    match (q256, planes) {
+                        (false, _) => {}
+                        (true, 1) => write_q256::<One>(isa, &writer, position),
+                        (true, _) => write_q256::<Two>(isa, &writer, position),
                     }
                 }
             }
@@ -196,9 +207,9 @@ impl Activations {
     }
 }
 
-/// The two planes of integers.
+/// Where the planes of integers are.
 #[derive(Clone, Copy)]
-struct Planes {
+struct PlanePointers {
     high: *mut i8,
     low: *mut i8,
 }
@@ -209,8 +220,8 @@ struct Writer<'a> {
     positions: usize,
     k: usize,
     f32s: *mut f32,
-    q32: (Planes, *mut f32, *mut f32, *mut i32),
-    q256: (Planes, *mut f32, *mut i32, *mut SumsOf32, *mut SumsOf16),
+    q32: (PlanePointers, *mut f32, *mut f32, *mut i32),
+    q256: (PlanePointers, *mut f32, *mut i32, *mut SumsOf32, *mut SumsOf16),
 }
 
 // SAFETY: the pointers are written through only by the unsafe functions below, which ask for positions of one's own.
@@ -226,13 +237,13 @@ impl<'a> Writer<'a> {
             k: to.k,
             f32s: to.f32s.as_mut_ptr(),
             q32: (
-                Planes { high: a.high.as_mut_ptr(), low: a.low.as_mut_ptr() },
+                PlanePointers { high: a.high.as_mut_ptr(), low: a.low.as_mut_ptr() },
                 a.scale.as_mut_ptr(),
                 a.sum.as_mut_ptr(),
                 a.zero.as_mut_ptr(),
             ),
             q256: (
-                Planes { high: b.high.as_mut_ptr(), low: b.low.as_mut_ptr() },
+                PlanePointers { high: b.high.as_mut_ptr(), low: b.low.as_mut_ptr() },
                 b.scale.as_mut_ptr(),
                 b.zero.as_mut_ptr(),
                 b.sums32.as_mut_ptr(),
@@ -256,12 +267,10 @@ impl<'a> Writer<'a> {
 
 /// Below this magnitude a block counts as zeros: the largest integer divided by it would not be finite enough.
 const LEAST: f32 = 1e-30;
-/// The integer that a block's largest magnitude becomes: 127 in the high plane.
-const LARGEST: f32 = 127.0 * 256.0;
 
-/// Rounds a block to integers in two planes; returns the scale.
+/// Rounds a block to integers in planes (one, or both); returns the scale.
 #[inline(always)]
-fn quantise<const N: usize>(x: &[f32; N], high: &mut [i8; N], low: &mut [i8; N]) -> f32 {
+fn quantise<P: Planes, const N: usize>(x: &[f32; N], high: &mut [i8; N], low: &mut [i8; N]) -> f32 {
     let mut largest = [0.0_f32; 16];
     for c in x.as_chunks::<16>().0 {
         for i in 0..16 {
@@ -270,14 +279,18 @@ fn quantise<const N: usize>(x: &[f32; N], high: &mut [i8; N], low: &mut [i8; N])
         }
     }
     let largest = largest.iter().fold(0.0_f32, |a, b| if *b > a { *b } else { a });
-    let (scale, inverse) = if largest > LEAST { (largest / LARGEST, LARGEST / largest) } else { (0.0, 0.0) };
+    let (scale, inverse) = if largest > LEAST { (largest / P::LARGEST, P::LARGEST / largest) } else { (0.0, 0.0) };
     // Adding 1.5 x 2^23 leaves the nearest integer (ties to even) in the low bits of the significand.
     const MAGIC: f32 = 12_582_912.0;
     for i in 0..N {
         let q = ((x[i] * inverse + MAGIC).to_bits() as i32).wrapping_sub(MAGIC.to_bits() as i32);
-        let of_256 = (q + 128) >> 8;
-        high[i] = of_256 as i8;
-        low[i] = (q - (of_256 << 8)).max(-127) as i8;
+        if P::COUNT == 2 {
+            let of_256 = (q + 128) >> 8;
+            high[i] = of_256 as i8;
+            low[i] = (q - (of_256 << 8)).max(-127) as i8;
+        } else {
+            high[i] = q as i8;
+        }
     }
     scale
 }
@@ -290,16 +303,16 @@ fn sum<const N: usize>(q: &[i8; N]) -> i32 {
 /// # Safety
 /// As [`Writer::copy`].
 #[inline(always)]
-unsafe fn q32_blocks(writer: &Writer<'_>, position: usize) {
+unsafe fn q32_blocks<P: Planes>(writer: &Writer<'_>, position: usize) {
     let (planes, scale, scaled_sum, zero) = writer.q32;
     for (block, x) in writer.row(position).as_chunks::<32>().0.iter().enumerate() {
         let at = block * writer.positions + position;
         // SAFETY: block `at` is this position's alone, and room was made for it.
         unsafe {
             let high = &mut *planes.high.add(at * 32).cast::<[i8; 32]>();
-            let low = &mut *planes.low.add(at * 32).cast::<[i8; 32]>();
-            let d = quantise(x, high, low);
-            let s = (sum(high) << 8) + sum(low);
+            let low = if P::COUNT == 2 { &mut *planes.low.add(at * 32).cast() } else { &mut [0; 32] };
+            let d = quantise::<P, 32>(x, high, low);
+            let s = P::join(sum(high), sum(low));
             *scale.add(at) = d;
             *scaled_sum.add(at) = d * s as f32;
             *zero.add(at) = -8 * s;
@@ -324,21 +337,21 @@ fn order_sums(s: &[i16; 16], sums32: &mut [i16; 8], sums16: &mut [i16; 16]) {
 /// # Safety
 /// As [`Writer::copy`].
 #[inline(always)]
-unsafe fn q256_blocks(writer: &Writer<'_>, position: usize) {
+unsafe fn q256_blocks<P: Planes>(writer: &Writer<'_>, position: usize) {
     let (planes, scale, zero, sums32, sums16) = writer.q256;
     for (block, x) in writer.row(position).as_chunks::<256>().0.iter().enumerate() {
         let at = block * writer.positions + position;
         // SAFETY: block `at` is this position's alone, and room was made for it.
         unsafe {
             let high = &mut *planes.high.add(at * 256).cast::<[i8; 256]>();
-            let low = &mut *planes.low.add(at * 256).cast::<[i8; 256]>();
-            *scale.add(at) = quantise(x, high, low);
+            let low = if P::COUNT == 2 { &mut *planes.low.add(at * 256).cast() } else { &mut [0; 256] };
+            *scale.add(at) = quantise::<P, 256>(x, high, low);
             let zero = &mut *zero.add(at * 16).cast::<[i32; 16]>();
             let mut s = [[0_i16; 16]; 2];
             for i in 0..16 {
                 let (high, low) = (sum(&high.as_chunks::<16>().0[i]), sum(&low.as_chunks::<16>().0[i]));
                 (s[0][i], s[1][i]) = (high as i16, low as i16);
-                zero[i] = -4 * ((high << 8) + low);
+                zero[i] = -4 * P::join(high, low);
             }
             let (sums32, sums16) = (&mut *sums32.add(at), &mut *sums16.add(at));
             for ((s, sums32), sums16) in s.iter().zip(sums32).zip(sums16) {
@@ -349,10 +362,10 @@ unsafe fn q256_blocks(writer: &Writer<'_>, position: usize) {
 }
 
 compiled_for_each_isa! {
-    unsafe fn write_q32(writer: &Writer<'_>, position: usize) = q32_blocks;
+    unsafe fn write_q32<P: Planes>(writer: &Writer<'_>, position: usize) = q32_blocks::<P>;
 }
 compiled_for_each_isa! {
-    unsafe fn write_q256(writer: &Writer<'_>, position: usize) = q256_blocks;
+    unsafe fn write_q256<P: Planes>(writer: &Writer<'_>, position: usize) = q256_blocks::<P>;
 }
 
 #[cfg(test)]
@@ -365,9 +378,13 @@ mod tests {
         let mut x = [0.0_f32; 32];
         x[..8].copy_from_slice(&[32512.0, -32512.0, 0.5, 1.5, -2.5, 2.51, 300.0, -300.0]);
         let (mut high, mut low) = ([0; 32], [0; 32]);
-        assert_eq!(quantise(&x, &mut high, &mut low), 1.0);
+        assert_eq!(quantise::<Two, 32>(&x, &mut high, &mut low), 1.0);
         assert_eq!(high[..8], [127, -127, 0, 0, 0, 0, 1, -1]);
         assert_eq!(low[..8], [0, 0, 0, 2, -2, 3, 44, -44]);
+        x[..2].copy_from_slice(&[127.0, -127.0]);
+        x[6..8].copy_from_slice(&[126.5, -125.5]);
+        assert_eq!(quantise::<One, 32>(&x, &mut high, &mut low), 1.0);
+        assert_eq!(high[..8], [127, -127, 0, 2, -2, 3, 126, -126]);
     }
 
     #[test]
@@ -376,7 +393,7 @@ mod tests {
             let x: [f32; 32] =
                 std::array::from_fn(|i| if i == 31 { 32512.0 } else { (first + i as i32).min(32512) as f32 });
             let (mut high, mut low) = ([0; 32], [0; 32]);
-            quantise(&x, &mut high, &mut low);
+            quantise::<Two, 32>(&x, &mut high, &mut low);
             for i in 0..31 {
                 let q = 256 * i32::from(high[i]) + i32::from(low[i]);
                 assert!(high[i] != -128 && low[i] != -128, "{}", x[i]);
@@ -389,8 +406,11 @@ mod tests {
     fn a_block_of_zeros_or_of_next_to_nothing_is_zero() {
         for x in [[0.0_f32; 32], [1e-38; 32]] {
             let (mut high, mut low) = ([1; 32], [1; 32]);
-            assert_eq!(quantise(&x, &mut high, &mut low), 0.0);
+            assert_eq!(quantise::<Two, 32>(&x, &mut high, &mut low), 0.0);
             assert_eq!((high, low), ([0; 32], [0; 32]));
+            high = [1; 32];
+            assert_eq!(quantise::<One, 32>(&x, &mut high, &mut low), 0.0);
+            assert_eq!(high, [0; 32]);
         }
     }
 
@@ -399,16 +419,19 @@ mod tests {
         let (k, positions) = (1024, 5);
         let x: Vec<f32> = (0..k * positions).map(|i| ((i * 7919 % 2003) as f32 - 1001.0).powi(3) * 1e-7).collect();
         let types = [TensorType::F32, TensorType::Q4_0, TensorType::Q6_K];
-        let quantised = |isa, threads| {
-            let kernels = Kernels { isa, arithmetic: Arithmetic::Int8 };
+        let quantised = |arithmetic, isa, threads| {
+            let kernels = Kernels { isa, arithmetic };
             let mut acts = Activations::for_types(kernels, k, positions, &types);
             acts.prepare(&Pool::new(threads), &x, positions, k, &types);
             acts
         };
-        let scalar = quantised(Isa::Scalar, 1);
-        assert_eq!(scalar.f32s, x);
-        for isa in Isa::supported() {
-            let acts = quantised(isa, 3);
+        for (arithmetic, isa) in [Arithmetic::Int8, Arithmetic::Fast]
+            .into_iter()
+            .flat_map(|a| Isa::supported().into_iter().map(move |isa| (a, isa)))
+        {
+            let scalar = quantised(arithmetic, Isa::Scalar, 1);
+            assert_eq!(scalar.f32s, x);
+            let acts = quantised(arithmetic, isa, 3);
             assert!(acts.q32.high == scalar.q32.high && acts.q256.high == scalar.q256.high, "{}", isa.name());
             assert!(acts.q32.low == scalar.q32.low && acts.q256.low == scalar.q256.low, "{}", isa.name());
             assert!(acts.q32.scale == scalar.q32.scale && acts.q256.scale == scalar.q256.scale, "{}", isa.name());
@@ -425,6 +448,9 @@ mod tests {
         assert_eq!(acts.bytes(), 4 * (512 + 4 + 64 + 32 + 64));
         assert_eq!(acts.bytes(), Activations::bytes_for_types(kernels, 512, 2, &[TensorType::Q4_K]));
         assert!(acts.f32s.is_empty() && acts.q32.high.is_empty());
+        let fast = Kernels::new(Arithmetic::Fast);
+        let one_plane = Activations::for_types(fast, 512, 2, &[TensorType::Q4_K]);
+        assert_eq!((one_plane.bytes(), one_plane.q256.low.len()), (4 * (256 + 4 + 64 + 32 + 64), 0));
         let exact = Kernels::new(Arithmetic::Exact);
         assert_eq!(Activations::bytes_for(exact, 512, 2), 512 * 2 * 4);
     }

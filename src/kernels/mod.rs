@@ -12,6 +12,7 @@ pub mod isa;
 mod matmul;
 mod multiversion;
 pub mod ops;
+mod planes;
 pub mod pool;
 
 pub use activations::Activations;
@@ -28,6 +29,8 @@ pub enum Arithmetic {
     Exact,
     /// Activations are rounded to 16 bits a block, in two planes of 8, and blocks multiplied in integers.
     Int8,
+    /// The same with one plane: half the multiplications, and 8 bits of activations.
+    Fast,
 }
 
 /// Which kernels compute: every combination gives, for its arithmetic, the same bits.

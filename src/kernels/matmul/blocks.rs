@@ -312,19 +312,19 @@ impl Blocks for Iq4Xs {
     }
 }
 
-/// Calls `$then::<B>()` with the [`Blocks`] of a type that has blocks of 32, or else yields `$otherwise`.
+/// Calls `$then::<B, ...>()` with the [`Blocks`] of a type that has blocks of 32, or else yields `$otherwise`.
 macro_rules! with_blocks_32 {
-    ($ty:expr, $then:ident(), else $otherwise:expr) => {{
+    ($ty:expr, $then:ident($($more:ty),*), else $otherwise:expr) => {{
         use $crate::gguf::TensorType as T;
         use $crate::kernels::matmul::blocks as b;
         match $ty {
-            T::Q4_0 => $then::<b::Q4_0>(),
-            T::Q4_1 => $then::<b::Q4_1>(),
-            T::Q5_0 => $then::<b::Q5_0>(),
-            T::Q5_1 => $then::<b::Q5_1>(),
-            T::Q8_0 => $then::<b::Q8_0>(),
-            T::IQ4_NL => $then::<b::Iq4Nl>(),
-            T::MXFP4 => $then::<b::Mxfp4>(),
+            T::Q4_0 => $then::<b::Q4_0 $(, $more)*>(),
+            T::Q4_1 => $then::<b::Q4_1 $(, $more)*>(),
+            T::Q5_0 => $then::<b::Q5_0 $(, $more)*>(),
+            T::Q5_1 => $then::<b::Q5_1 $(, $more)*>(),
+            T::Q8_0 => $then::<b::Q8_0 $(, $more)*>(),
+            T::IQ4_NL => $then::<b::Iq4Nl $(, $more)*>(),
+            T::MXFP4 => $then::<b::Mxfp4 $(, $more)*>(),
             _ => $otherwise,
         }
     }};
@@ -332,16 +332,16 @@ macro_rules! with_blocks_32 {
 
 /// The same for blocks of 256.
 macro_rules! with_blocks_256 {
-    ($ty:expr, $then:ident(), else $otherwise:expr) => {{
+    ($ty:expr, $then:ident($($more:ty),*), else $otherwise:expr) => {{
         use $crate::gguf::TensorType as T;
         use $crate::kernels::matmul::blocks as b;
         match $ty {
-            T::Q2_K => $then::<b::Q2K>(),
-            T::Q3_K => $then::<b::Q3K>(),
-            T::Q4_K => $then::<b::Q4K>(),
-            T::Q5_K => $then::<b::Q5K>(),
-            T::Q6_K => $then::<b::Q6K>(),
-            T::IQ4_XS => $then::<b::Iq4Xs>(),
+            T::Q2_K => $then::<b::Q2K $(, $more)*>(),
+            T::Q3_K => $then::<b::Q3K $(, $more)*>(),
+            T::Q4_K => $then::<b::Q4K $(, $more)*>(),
+            T::Q5_K => $then::<b::Q5K $(, $more)*>(),
+            T::Q6_K => $then::<b::Q6K $(, $more)*>(),
+            T::IQ4_XS => $then::<b::Iq4Xs $(, $more)*>(),
             _ => $otherwise,
         }
     }};
@@ -349,11 +349,11 @@ macro_rules! with_blocks_256 {
 
 /// The same for both.
 macro_rules! with_blocks {
-    ($ty:expr, $then:ident(), else $otherwise:expr) => {
+    ($ty:expr, $then:ident($($more:ty),*), else $otherwise:expr) => {
         $crate::kernels::matmul::blocks::with_blocks_32!(
             $ty,
-            $then(),
-            else $crate::kernels::matmul::blocks::with_blocks_256!($ty, $then(), else $otherwise)
+            $then($($more),*),
+            else $crate::kernels::matmul::blocks::with_blocks_256!($ty, $then($($more),*), else $otherwise)
         )
     };
 }

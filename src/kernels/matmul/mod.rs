@@ -9,7 +9,8 @@ mod split;
 mod tile;
 
 use super::activations::Form;
-use super::{Activations, Cancel, Cancelled, Kernels, Pool};
+use super::planes::{One, Two};
+use super::{Activations, Arithmetic, Cancel, Cancelled, Kernels, Pool};
 use crate::gguf::TensorType;
 use split::{Portion, Split};
 pub use tile::Positions;
@@ -115,9 +116,10 @@ unsafe fn compute(
 
 /// The kernel for a type, if it is one of weights.
 fn kernel(kernels: Kernels, ty: TensorType) -> Option<Kernel> {
-    match Form::of(kernels.arithmetic, ty) {
-        Form::F32 => Some(float::kernel(ty)),
-        Form::Q32 | Form::Q256 => int8::kernel(kernels.isa, ty),
+    match (Form::of(kernels.arithmetic, ty), kernels.arithmetic) {
+        (Form::F32, _) => Some(float::kernel(ty)),
+        (_, Arithmetic::Fast) => int8::kernel::<One>(kernels.isa, ty),
+        _ => int8::kernel::<Two>(kernels.isa, ty),
     }
 }
 

@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 
 use super::super::super::Activations;
 use super::super::super::activations::Q256;
+use super::super::super::planes::Planes;
 use super::super::blocks::{Blocks, Iq4Xs, Q2K, Q3K, Q4K, Q5K, Q6K};
 use super::super::tile::TILE_POSITIONS;
 use super::blocks32::{iq4_table, looked_up};
@@ -304,7 +305,7 @@ fn start<L: Lanes, B: Format>(l: L, minus_4_sums: i32) -> L::V {
 /// # Safety
 /// The activations have these blocks.
 #[inline(always)]
-unsafe fn add_whole<L: Lanes, B: Format, const U: usize>(
+unsafe fn add_whole<L: Lanes, B: Format, P: Planes, const U: usize>(
     l: L,
     w: &[L::V; 8],
     scale: L::F,
@@ -320,14 +321,16 @@ unsafe fn add_whole<L: Lanes, B: Format, const U: usize>(
         // SAFETY: block `at` is there, as asked of the caller, and has 256 integers and 16 sums.
         unsafe {
             high[u] = &*acts.high.as_ptr().add(at[u] * 256 + sub * 32).cast();
-            low[u] = &*acts.low.as_ptr().add(at[u] * 256 + sub * 32).cast();
+            if P::COUNT == 2 {
+                low[u] = &*acts.low.as_ptr().add(at[u] * 256 + sub * 32).cast();
+            }
             if B::BITS == 8 && !L::SIGNED {
                 let zero = acts.zero.as_ptr().add(at[u] * 16 + sub * 2);
                 from[u] = start::<L, B>(l, *zero + *zero.add(1));
             }
         }
     }
-    let dots = l.dot_planes::<8, U>(B::BITS, w, high, low, from);
+    let dots = l.dot_planes::<P, 8, U>(B::BITS, w, high, low, from);
     for u in 0..U {
         sums[u] = l.mul_add(l.to_f32(dots[u]), scale, sums[u]);
     }
@@ -338,7 +341,7 @@ unsafe fn add_whole<L: Lanes, B: Format, const U: usize>(
 /// # Safety
 /// As [`add_whole`].
 #[inline(always)]
-unsafe fn add_halves<L: Lanes, B: Format, const U: usize>(
+unsafe fn add_halves<L: Lanes, B: Format, P: Planes, const U: usize>(
     l: L,
     w: &[L::V; 8],
     scales: [L::F; 2],
@@ -357,11 +360,13 @@ unsafe fn add_halves<L: Lanes, B: Format, const U: usize>(
             unsafe {
                 let first = at[u] * 256 + sub * 32 + half * 16;
                 high[u] = &*acts.high.as_ptr().add(first).cast();
-                low[u] = &*acts.low.as_ptr().add(first).cast();
+                if P::COUNT == 2 {
+                    low[u] = &*acts.low.as_ptr().add(first).cast();
+                }
                 from[u] = start::<L, B>(l, *acts.zero.as_ptr().add(at[u] * 16 + sub * 2 + half));
             }
         }
-        let dots = l.dot_planes::<4, U>(B::BITS, &w[half], high, low, from);
+        let dots = l.dot_planes::<P, 4, U>(B::BITS, &w[half], high, low, from);
         for u in 0..U {
             sums[u] = l.mul_add(l.to_f32(dots[u]), scales[half], sums[u]);
         }
@@ -369,41 +374,41 @@ unsafe fn add_halves<L: Lanes, B: Format, const U: usize>(
 }
 
 /// The sub-blocks of one position.
-struct One<'a, L: Lanes, B> {
+struct Single<'a, L: Lanes, B, P> {
     l: L,
     acts: &'a Q256,
     at: usize,
     sum: L::F,
-    format: PhantomData<B>,
+    kind: PhantomData<(B, P)>,
 }
 
-impl<L: Lanes, B: Format> Take<L> for One<'_, L, B> {
+impl<L: Lanes, B: Format, P: Planes> Take<L> for Single<'_, L, B, P> {
     #[inline(always)]
     fn whole(&mut self, sub: usize, w: &[L::V; 8], scale: L::F) {
         let mut sum = [self.sum];
-        // SAFETY: whoever makes a `One` vouches for the block.
-        unsafe { add_whole::<L, B, 1>(self.l, w, scale, self.acts, sub, [self.at], &mut sum) };
+        // SAFETY: whoever makes a `Single` vouches for the block.
+        unsafe { add_whole::<L, B, P, 1>(self.l, w, scale, self.acts, sub, [self.at], &mut sum) };
         self.sum = sum[0];
     }
 
     #[inline(always)]
     fn halves(&mut self, sub: usize, w: &[L::V; 8], scales: [L::F; 2]) {
         let mut sum = [self.sum];
-        // SAFETY: whoever makes a `One` vouches for the block.
-        unsafe { add_halves::<L, B, 1>(self.l, w, scales, self.acts, sub, [self.at], &mut sum) };
+        // SAFETY: whoever makes a `Single` vouches for the block.
+        unsafe { add_halves::<L, B, P, 1>(self.l, w, scales, self.acts, sub, [self.at], &mut sum) };
         self.sum = sum[0];
     }
 }
 
 /// The sub-blocks of many positions, `U` at a time.
-struct Many<'a, L: Lanes, B, const U: usize> {
+struct Many<'a, L: Lanes, B, P, const U: usize> {
     l: L,
     acts: &'a Q256,
     /// The number of this block at position 0.
     first: usize,
     positions: &'a [usize],
     sums: &'a mut [L::F],
-    format: PhantomData<B>,
+    kind: PhantomData<(B, P)>,
 }
 
 /// The numbers of a block at `U` positions, from that at position 0.
@@ -415,13 +420,13 @@ fn blocks_at<const U: usize>(first: usize, mut positions: [usize; U]) -> [usize;
     positions
 }
 
-impl<L: Lanes, B: Format, const U: usize> Take<L> for Many<'_, L, B, U> {
+impl<L: Lanes, B: Format, P: Planes, const U: usize> Take<L> for Many<'_, L, B, P, U> {
     #[inline(always)]
     fn whole(&mut self, sub: usize, w: &[L::V; 8], scale: L::F) {
         for (sums, positions) in self.sums.as_chunks_mut().0.iter_mut().zip(self.positions.as_chunks::<U>().0) {
             let at = blocks_at(self.first, *positions);
             // SAFETY: whoever makes a `Many` vouches for the block and positions.
-            unsafe { add_whole::<L, B, U>(self.l, w, scale, self.acts, sub, at, sums) };
+            unsafe { add_whole::<L, B, P, U>(self.l, w, scale, self.acts, sub, at, sums) };
         }
     }
 
@@ -430,7 +435,7 @@ impl<L: Lanes, B: Format, const U: usize> Take<L> for Many<'_, L, B, U> {
         for (sums, positions) in self.sums.as_chunks_mut().0.iter_mut().zip(self.positions.as_chunks::<U>().0) {
             let at = blocks_at(self.first, *positions);
             // SAFETY: whoever makes a `Many` vouches for the block and positions.
-            unsafe { add_halves::<L, B, U>(self.l, w, scales, self.acts, sub, at, sums) };
+            unsafe { add_halves::<L, B, P, U>(self.l, w, scales, self.acts, sub, at, sums) };
         }
     }
 }
@@ -440,7 +445,7 @@ impl<L: Lanes, B: Format, const U: usize> Take<L> for Many<'_, L, B, U> {
 /// # Safety
 /// The activations have block `at`.
 #[inline(always)]
-unsafe fn finish<L: Lanes>(l: L, rest: &Rest<L>, acts: &Q256, at: usize, sum: L::F, acc: L::F) -> L::F {
+unsafe fn finish<L: Lanes, P: Planes>(l: L, rest: &Rest<L>, acts: &Q256, at: usize, sum: L::F, acc: L::F) -> L::F {
     // SAFETY: block `at` is there, as asked of the caller.
     let (scale, sums32, sums16) = unsafe {
         (l.splat_f32(*acts.scale.get_unchecked(at)), acts.sums32.as_ptr().add(at), acts.sums16.as_ptr().add(at))
@@ -450,26 +455,27 @@ unsafe fn finish<L: Lanes>(l: L, rest: &Rest<L>, acts: &Q256, at: usize, sum: L:
     let mins = unsafe {
         match &rest.mins {
             Mins::None => return acc,
-            Mins::Of32(mins) => l.dot_pairs_of_planes::<4>(mins, &*sums32.cast()),
-            Mins::Of16(mins) => l.dot_pairs_of_planes::<8>(mins, &*sums16.cast()),
+            Mins::Of32(mins) => l.dot_pairs_of_planes::<P, 4>(mins, &*sums32.cast()),
+            Mins::Of16(mins) => l.dot_pairs_of_planes::<P, 8>(mins, &*sums16.cast()),
         }
     };
     l.neg_mul_add(l.mul(l.to_f32(mins), scale), rest.m, acc)
 }
 
 /// The products of a format of super-blocks.
-pub(super) struct Products<B>(B);
+pub(super) struct Products<B, P>(B, P);
 
-impl<B: Format> Dots for Products<B> {
+impl<B: Format, P: Planes> Dots for Products<B, P> {
     type Blocks = B;
+    type Planes = P;
 
     #[inline(always)]
     unsafe fn add_one<L: Lanes>(l: L, rows: &Rows, acts: &Activations, block: usize, position: usize, acc: &mut L::F) {
         let (acts, at) = (&acts.q256, block * acts.positions + position);
-        let mut one = One { l, acts, at, sum: l.zero(), format: PhantomData::<B> };
+        let mut one = Single { l, acts, at, sum: l.zero(), kind: PhantomData::<(B, P)> };
         let rest = B::visit(l, rows, &mut one);
         // SAFETY: the caller vouches for the block and position.
-        *acc = unsafe { finish(l, &rest, acts, at, one.sum, *acc) };
+        *acc = unsafe { finish::<L, P>(l, &rest, acts, at, one.sum, *acc) };
     }
 
     #[inline(always)]
@@ -484,10 +490,10 @@ impl<B: Format> Dots for Products<B> {
         let (acts, first) = (&acts.q256, block * acts.positions);
         let mut sums = [l.zero(); TILE_POSITIONS];
         let sums = &mut sums[..accs.len()];
-        let rest = B::visit(l, rows, &mut Many::<L, B, U> { l, acts, first, positions, sums, format: PhantomData });
+        let rest = B::visit(l, rows, &mut Many::<L, B, P, U> { l, acts, first, positions, sums, kind: PhantomData });
         for ((acc, sum), position) in accs.iter_mut().zip(sums).zip(positions) {
             // SAFETY: the caller vouches for the block and positions.
-            *acc = unsafe { finish(l, &rest, acts, first + position, *sum, *acc) };
+            *acc = unsafe { finish::<L, P>(l, &rest, acts, first + position, *sum, *acc) };
         }
     }
 }

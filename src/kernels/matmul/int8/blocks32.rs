@@ -1,6 +1,7 @@
 //! Formats of blocks of 32, whose rows in vectors are multiplied with activations in blocks of 32.
 
 use super::super::super::Activations;
+use super::super::super::planes::Planes;
 use super::super::blocks::{Blocks, Iq4Nl, Mxfp4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 use super::lanes::{Lanes, Rows};
 use super::walk::Dots;
@@ -174,7 +175,7 @@ fn start<L: Lanes, B: Format>(l: L, minus_8_sums: i32) -> L::V {
 /// # Safety
 /// The activations have these blocks.
 #[inline(always)]
-unsafe fn add_block<L: Lanes, B: Format, const U: usize>(
+unsafe fn add_block<L: Lanes, B: Format, P: Planes, const U: usize>(
     l: L,
     block: &Block<L>,
     acts: &Activations,
@@ -189,11 +190,13 @@ unsafe fn add_block<L: Lanes, B: Format, const U: usize>(
         // SAFETY: block `at` is there, as asked of the caller.
         unsafe {
             high[u] = &*acts.high.as_ptr().add(at[u] * 32).cast();
-            low[u] = &*acts.low.as_ptr().add(at[u] * 32).cast();
+            if P::COUNT == 2 {
+                low[u] = &*acts.low.as_ptr().add(at[u] * 32).cast();
+            }
             from[u] = start::<L, B>(l, *acts.zero.get_unchecked(at[u]));
         }
     }
-    let sums = l.dot_planes::<8, U>(B::BITS, &block.w, high, low, from);
+    let sums = l.dot_planes::<P, 8, U>(B::BITS, &block.w, high, low, from);
     for u in 0..U {
         // SAFETY: as above.
         let (scale, sum) = unsafe { (*acts.scale.get_unchecked(at[u]), *acts.sum.get_unchecked(at[u])) };
@@ -205,17 +208,18 @@ unsafe fn add_block<L: Lanes, B: Format, const U: usize>(
 }
 
 /// The products of a format of blocks of 32.
-pub(super) struct Products<B>(B);
+pub(super) struct Products<B, P>(B, P);
 
-impl<B: Format> Dots for Products<B> {
+impl<B: Format, P: Planes> Dots for Products<B, P> {
     type Blocks = B;
+    type Planes = P;
 
     #[inline(always)]
     unsafe fn add_one<L: Lanes>(l: L, rows: &Rows, acts: &Activations, block: usize, position: usize, acc: &mut L::F) {
         let loaded = B::load(l, rows);
         let mut one = [*acc];
         // SAFETY: the caller vouches for the block and position.
-        unsafe { add_block::<L, B, 1>(l, &loaded, acts, [block * acts.positions + position], &mut one) };
+        unsafe { add_block::<L, B, P, 1>(l, &loaded, acts, [block * acts.positions + position], &mut one) };
         *acc = one[0];
     }
 
@@ -236,7 +240,7 @@ impl<B: Format> Dots for Products<B> {
                 *at += first;
             }
             // SAFETY: the caller vouches for the block and the positions.
-            unsafe { add_block::<L, B, U>(l, &loaded, acts, at, acc) };
+            unsafe { add_block::<L, B, P, U>(l, &loaded, acts, at, acc) };
         }
     }
 }

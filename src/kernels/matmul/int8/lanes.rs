@@ -1,5 +1,7 @@
 //! Vectors with a row in each 32-bit lane: what an instruction set provides, and what the formats are written in.
 
+use super::super::super::planes::Planes;
+
 /// An instruction set's vectors. A value is the proof that the processor has it.
 pub(super) trait Simd: Copy {
     /// 32-bit lanes, a row in each.
@@ -155,9 +157,9 @@ pub(super) trait Lanes: Copy {
     ) -> [Self::V; U];
     fn dot_pairs<const N: usize>(self, w: &[Self::V; N], a: &[[i16; 2]; N]) -> Self::V;
 
-    /// [`dot`](Self::dot) with both planes of the activations.
+    /// [`dot`](Self::dot) with the activations' planes; with one of them, `low` is not looked at.
     #[inline(always)]
-    fn dot_planes<const N: usize, const U: usize>(
+    fn dot_planes<P: Planes, const N: usize, const U: usize>(
         self,
         bits: u32,
         w: &[Self::V; N],
@@ -165,6 +167,9 @@ pub(super) trait Lanes: Copy {
         low: [&[[i8; 4]; N]; U],
         mut start: [Self::V; U],
     ) -> [Self::V; U] {
+        if P::COUNT == 1 {
+            return self.dot::<N, U>(bits, w, high, start);
+        }
         if U == 1 {
             // The planes side by side: there is nothing else to do while one sum waits for the last product.
             let [of_256, ones] = self.dot::<N, 2>(bits, w, [high[0], low[0]], [self.splat(0), start[0]]);
@@ -178,9 +183,12 @@ pub(super) trait Lanes: Copy {
         self.dot::<N, U>(bits, w, low, start)
     }
 
-    /// [`dot_pairs`](Self::dot_pairs) with both planes' sums.
+    /// [`dot_pairs`](Self::dot_pairs) with the planes' sums.
     #[inline(always)]
-    fn dot_pairs_of_planes<const N: usize>(self, w: &[Self::V; N], a: &[[[i16; 2]; N]; 2]) -> Self::V {
+    fn dot_pairs_of_planes<P: Planes, const N: usize>(self, w: &[Self::V; N], a: &[[[i16; 2]; N]; 2]) -> Self::V {
+        if P::COUNT == 1 {
+            return self.dot_pairs::<N>(w, &a[0]);
+        }
         self.add(self.shl::<8>(self.dot_pairs::<N>(w, &a[0])), self.dot_pairs::<N>(w, &a[1]))
     }
 

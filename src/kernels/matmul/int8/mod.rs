@@ -18,24 +18,25 @@ mod walk;
 mod x86;
 
 use super::super::Isa;
+use super::super::planes::Planes;
 use super::tile::Kernel;
 use crate::gguf::TensorType;
 
-/// The kernel for a weight type that is multiplied in integers.
-pub(super) fn kernel(isa: Isa, ty: TensorType) -> Option<Kernel> {
+/// The kernel for a weight type that is multiplied in integers, with activations in this many planes.
+pub(super) fn kernel<P: Planes>(isa: Isa, ty: TensorType) -> Option<Kernel> {
     match isa {
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => x86::avx2(ty),
+        Isa::Avx2 => x86::avx2::<P>(ty),
         #[cfg(target_arch = "x86_64")]
-        Isa::AvxVnni => x86::avx_vnni(ty),
+        Isa::AvxVnni => x86::avx_vnni::<P>(ty),
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512Vnni => x86::avx512_vnni(ty),
+        Isa::Avx512Vnni => x86::avx512_vnni::<P>(ty),
         #[cfg(target_arch = "aarch64")]
-        Isa::Neon => aarch64::neon(ty),
+        Isa::Neon => aarch64::neon::<P>(ty),
         #[cfg(target_arch = "aarch64")]
-        Isa::Dotprod => aarch64::dotprod(ty),
+        Isa::Dotprod => aarch64::dotprod::<P>(ty),
         #[cfg(target_arch = "aarch64")]
-        Isa::I8mm => aarch64::i8mm(ty),
-        _ => scalar::kernel(ty),
+        Isa::I8mm => aarch64::i8mm::<P>(ty),
+        _ => scalar::kernel::<P>(ty),
     }
 }

@@ -1,5 +1,6 @@
 //! The walk over a tile: groups of rows, block by block, one position or many.
 
+use super::super::super::planes::Planes;
 use super::super::super::{Activations, Isa};
 use super::super::blocks::Blocks;
 use super::super::tile::{TILE_POSITIONS, Tile};
@@ -9,6 +10,7 @@ use super::scalar;
 /// How a format's blocks are multiplied with activations.
 pub(super) trait Dots {
     type Blocks: Blocks;
+    type Planes: Planes;
 
     /// Adds the products of a block of each row with one position to that position's accumulator.
     ///
@@ -42,7 +44,7 @@ pub(super) unsafe fn tile<S: Simd, D: Dots, const U: usize, const T: usize>(s: S
     // SAFETY: as asked of the caller.
     unsafe {
         if tile.rows < S::LANES {
-            scalar::tile::<D::Blocks>(Isa::Scalar, tile, acts);
+            scalar::tile::<D::Blocks, D::Planes>(Isa::Scalar, tile, acts);
         } else if tile.rows < T * S::LANES || tile.positions.count == 1 {
             for i in 0..tile.positions.count {
                 one::<_, D>(Wide::<S, 1>(s), tile, acts, tile.positions.at(i));
