@@ -245,19 +245,27 @@ def byte_count(options):
     return table.failed
 
 
+def doctor(options, model, budget):
+    command = [options.sipllm, "doctor", model, "--ctx", "512", "--budget", str(budget), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise Failed(f"{' '.join(command)}: {done.stderr.strip()}")
+    return json.loads(done.stdout)["forecast"]
+
+
 def forecast(options):
     table = Table("model", "budget MiB", "said tok/s", "reached", "off by", "first prompt said s", "took s", "off by")
     right = prompts = lines = 0
     for model in options.models:
-        low, high = budgets(options, model, 2, "--ctx", 512, prompt=128, generate=2)
-        for quarter in range(4):
-            budget = low + (high - low) * quarter // 4
-            command = [options.sipllm, "doctor", model, "--ctx", "512", "--budget", str(budget), "--json"]
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode:
-                raise Failed(f"{' '.join(command)}: {done.stderr.strip()}")
-            said = json.loads(done.stdout)["forecast"]["asked"]
-            run = Run(options, model, said["budget_bytes"], "--ctx", 512, prompt=128, generate=24)
+        if options.once:
+            # The last of doctor's rows keeps everything.
+            told = iter(doctor(options, model, "50%")["others"][:-1])
+        else:
+            low, high = budgets(options, model, 2, "--ctx", 512, prompt=128, generate=2)
+            told = (doctor(options, model, low + (high - low) * quarter // 4)["asked"] for quarter in range(4))
+        for said in told:
+            # What the program itself takes differs a little from run to run.
+            run = Run(options, model, said["budget_bytes"] + (MIB if options.once else 0), "--ctx", 512, prompt=128, generate=24)
             off = said["tok_s"] / run["decode_tok_s"] - 1
             right += abs(off) <= 0.2
             late = said["ttft_s"] / run["first_ttft_s"] - 1
@@ -364,6 +372,7 @@ def main():
     arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--sources", type=lambda text: text.split(","), default=SOURCES)
     arguments.add_argument("--rates", type=lambda text: text.split(","), default=list(RATES))
+    arguments.add_argument("--once", action="store_true", help="forecast: doctor runs once a model, not once a budget")
     arguments.add_argument("--svg")
     arguments.add_argument("--peer", help="a Python with llama_cpp")
     arguments.add_argument("-p", "--prompt", type=int, default=1000)

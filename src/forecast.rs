@@ -1,29 +1,25 @@
-//! How a model will run on this machine under any budget, found in about two seconds: the plan for the budget, the
+//! How a model will run on this machine under any budget, found in about three seconds: the plan for the budget, the
 //! device's calibrated speed, and a few passes, or the beginning of one, to see what the arithmetic takes.
 
-use std::ops::ControlFlow;
+mod trial;
+
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::engine::Loaded;
 use crate::engine::protocol::{Budget, Failure, FailureKind, LoadRequest, ModelInfo};
 use crate::gguf::Gguf;
-use crate::kernels::Cancel;
-use crate::model::{Hooks, Model, ModelError, Want};
 use crate::weights::calibrate::{self, Calibration, DeviceSpeeds, Forecast, Speeds};
-use crate::weights::{Plan, StoreOptions, WeightStore, memory};
+use crate::weights::{Plan, StoreOptions, memory};
 
 /// Tokens of the prompt that the time to the first token is told for.
 pub const PROMPT_TOKENS: u32 = 128;
-/// How long the disk is read, and how long the arithmetic of a token and of a prompt are tried each.
-const DISK_TIME: Duration = Duration::from_millis(600);
-const TRIAL_TIME: Duration = Duration::from_millis(500);
+/// How long the disk is read: other programs' moments must not be taken for its speed.
+const DISK_TIME: Duration = Duration::from_secs(1);
 /// Memory to measure bandwidth with, as far as the budget has room: the more, the less of it caches hold.
 const MEMORY_BYTES: u64 = 128 << 20;
 /// Of less than this, caches would be measured.
 const LEAST_MEMORY_BYTES: u64 = 64 << 20;
-/// Positions of the prompt's trial.
-const TRIAL_POSITIONS: u32 = 32;
 
 /// A model measured on this machine.
 pub struct Measured {
@@ -63,16 +59,13 @@ impl Measured {
         let device = calibrate::device_speeds_now(&calibration, cache.as_deref())
             .map_err(|error| unreadable(error.to_string()))?;
         let disk_bytes_s = disk_limit.map_or(device.disk_bytes_s, |limit| device.disk_bytes_s.min(limit as f64));
-        let prefill_bytes_s = trial(&mut loaded, TRIAL_POSITIONS)?;
-        let decode_bytes_s = trial(&mut loaded, 1)?;
+        let mut speeds = trial::run(&mut loaded, PROMPT_TOKENS, DeviceSpeeds { disk_bytes_s, ..device })?;
         // What the kernels get through has come out of memory: a busy moment may have hidden it. Unknown stays unknown.
-        let memory_bytes_s = match device.memory_bytes_s {
-            0.0 => 0.0,
-            measured => measured.max(decode_bytes_s),
-        };
-        let device = DeviceSpeeds { disk_bytes_s, memory_bytes_s };
+        if speeds.device.memory_bytes_s > 0.0 {
+            speeds.device.memory_bytes_s = speeds.device.memory_bytes_s.max(speeds.decode_bytes_s);
+        }
         loaded.reset();
-        Ok(Self { loaded, speeds: Speeds { device, decode_bytes_s, prefill_bytes_s } })
+        Ok(Self { loaded, speeds })
     }
 
     pub fn info(&self) -> &ModelInfo {
@@ -110,75 +103,6 @@ fn room_of(budget_bytes: u64, held_bytes: u64) -> usize {
     match budget_bytes.saturating_sub(held_bytes).min(MEMORY_BYTES) {
         room if room < LEAST_MEMORY_BYTES => 0,
         room => room as usize,
-    }
-}
-
-/// Weight bytes times positions a second of the arithmetic, waits for the disk left out, of the fastest pass of
-/// `positions` that is possible in the time, or of as much of one as is.
-fn trial(loaded: &mut Loaded, positions: u32) -> Result<f64, Failure> {
-    let failed = |error: ModelError| Failure { kind: FailureKind::Io, message: error.to_string(), shortfall: None };
-    loaded.reset();
-    loaded.make_room(0, positions)?;
-    let positions = (loaded.model.batch() as u32).clamp(1, positions);
-    let ids: Vec<u32> = (0..positions).map(|i| (i * 7919 + 13) % loaded.info.vocabulary.max(1)).collect();
-    let touched_bytes = loaded.info.touched_bytes_per_token as f64;
-    let until = Instant::now() + TRIAL_TIME;
-    let mut best: f64 = 0.0;
-    loop {
-        loaded.model.cache_mut().rewind(0);
-        let waited_us = loaded.model.store().counters().wait_us;
-        let mut clock = Clock { until, began: Instant::now(), waited_us, layers: Vec::new() };
-        let outcome = loaded.model.forward(&ids, Want::Last, &mut clock, &Cancel::never());
-        let whole = match outcome {
-            Ok(()) => true,
-            Err(ModelError::Interrupted) => false,
-            Err(error) => return Err(failed(error)),
-        };
-        let waited_us = loaded.model.store().counters().wait_us - waited_us;
-        let computed = clock.began.elapsed().saturating_sub(Duration::from_micros(waited_us));
-        let (share, time) = match (whole, clock.layers.as_slice()) {
-            (true, _) => (1.0, computed),
-            // The first layer meets cold caches and parked threads.
-            (false, [_, (first, from), .., (last, to)]) if last > first => {
-                (share_of_layers(&loaded.model, *first..*last), *to - *from)
-            }
-            (false, _) => (0.0, Duration::ZERO),
-        };
-        if !time.is_zero() {
-            best = best.max(touched_bytes * share * f64::from(positions) / time.as_secs_f64());
-        }
-        if !whole || Instant::now() >= until {
-            return Ok(best);
-        }
-    }
-}
-
-/// Share of a pass's weight bytes that these layers have.
-fn share_of_layers(model: &Model, layers: std::ops::Range<usize>) -> f64 {
-    let table = model.store().table();
-    let bytes = |layer: usize| -> u64 { table.layer_extents(layer).map(|id| u64::from(table.extent(id).bytes)).sum() };
-    let all: u64 = (0..table.layers()).map(bytes).sum();
-    layers.map(bytes).sum::<u64>() as f64 / all.max(1) as f64
-}
-
-/// Notes when each layer began, in time not spent waiting, and ends the pass when the time is over.
-struct Clock {
-    until: Instant,
-    began: Instant,
-    waited_us: u64,
-    layers: Vec<(usize, Duration)>,
-}
-
-impl Hooks for Clock {
-    fn at_extents(&mut self, store: &mut WeightStore, layer: usize) -> ControlFlow<()> {
-        // Called at each extent; the first of a layer counts.
-        if self.layers.last().is_none_or(|(last, _)| *last != layer) {
-            let waited = Duration::from_micros(store.counters().wait_us.saturating_sub(self.waited_us));
-            self.layers.push((layer, self.began.elapsed().saturating_sub(waited)));
-        }
-        // Three layers at least: the second one's time is told by the third's beginning.
-        let enough = self.layers.len() > 3;
-        if enough && Instant::now() >= self.until { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 

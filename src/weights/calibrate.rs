@@ -7,6 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::SourceKind;
@@ -134,7 +135,11 @@ fn device_of(_path: &Path) -> u64 {
     0
 }
 
-/// Reads extents, those of the whole file in turn, until the time is over. Holds one slot a reader.
+/// Time over which reads are counted together.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// Reads extents, those of the whole file in turn, until the time is over: bytes a second of the median slice of it, so
+/// that neither a moment in which others had the disk nor one in which it was at its best counts. Holds one slot a reader.
 fn disk_bytes_s(calibration: &Calibration) -> Result<f64, StoreError> {
     // A map is filled through the page cache, as a buffered read is.
     let kind = match calibration.source {
@@ -146,7 +151,7 @@ fn disk_bytes_s(calibration: &Calibration) -> Result<f64, StoreError> {
     if table.is_empty() {
         return Ok(0.0);
     }
-    let (next, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (next, reads) = (AtomicU64::new(0), Mutex::new(Vec::new()));
     let begun = Instant::now();
     std::thread::scope(|scope| {
         for _ in 0..calibration.readers.max(1) {
@@ -158,15 +163,34 @@ fn disk_bytes_s(calibration: &Calibration) -> Result<f64, StoreError> {
                     let alignment = source.alignment();
                     let (start, end) = (start / alignment * alignment, (start + span).next_multiple_of(alignment));
                     let span = ((end - start) as usize).min(slot.capacity());
-                    match source.read(table.extent(id).part, start, slot.bytes_mut(span)) {
-                        Ok(read) => bytes.fetch_add(read as u64, Ordering::Relaxed),
-                        Err(_) => return,
-                    };
+                    let Ok(read) = source.read(table.extent(id).part, start, slot.bytes_mut(span)) else { return };
+                    let mut reads = reads.lock().unwrap_or_else(PoisonError::into_inner);
+                    reads.push((begun.elapsed(), read as u64));
                 }
             });
         }
     });
-    Ok(bytes.into_inner() as f64 / begun.elapsed().as_secs_f64())
+    Ok(median_rate(&reads.into_inner().unwrap_or_else(PoisonError::into_inner)))
+}
+
+/// Bytes a second of the median slice of reads that ended so long after the beginning, in order. A slice ends with the
+/// first read after [`SLICE`]: a slow disk's are as long as its reads.
+fn median_rate(reads: &[(Duration, u64)]) -> f64 {
+    let (mut rates, mut bytes, mut since) = (Vec::new(), 0, Duration::ZERO);
+    for &(at, read) in reads {
+        bytes += read;
+        let took = at.saturating_sub(since);
+        if took >= SLICE {
+            rates.push(bytes as f64 / took.as_secs_f64());
+            (bytes, since) = (0, at);
+        }
+    }
+    if rates.is_empty() {
+        let took = reads.last().map_or(0.0, |(at, _)| at.as_secs_f64());
+        return if took > 0.0 { bytes as f64 / took } else { 0.0 };
+    }
+    rates.sort_by(f64::total_cmp);
+    rates[rates.len() / 2]
 }
 
 /// Reads a buffer with all threads, several times, and takes the best.
@@ -204,10 +228,16 @@ fn memory_bytes_s(bytes: usize, threads: usize) -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speeds {
     pub device: DeviceSpeeds,
-    /// Weight bytes a second that a decoded token gets through, all of them in memory: the kernels, attention and all.
+    /// Weight bytes a second that a decoded token gets through, all of them in memory: the kernels, attention, the
+    /// embedding's row and all.
     pub decode_bytes_s: f64,
     /// Weight bytes times positions a second of a prefill pass.
     pub prefill_bytes_s: f64,
+    /// Seconds that the embedding's row of one position of a prompt takes, which nothing else goes on beside.
+    pub row_s: f64,
+    /// How much longer than [`overlapped`] disk and arithmetic a first pass takes, 1 or more: slots are touched for the
+    /// first time, and readers and kernels want the same cores.
+    pub lag: f64,
 }
 
 /// What one decoded token moves.
@@ -296,13 +326,14 @@ pub fn forecast(
     let first = all / speeds.device.disk_bytes_s.max(1.0);
     let rest = (passes - 1.0) * bytes.streamed_bytes as f64 / speeds.device.disk_bytes_s.max(1.0);
     let work = bytes.touched_bytes as f64 * f64::from(prompt) / speeds.prefill_bytes_s.max(1.0);
-    let ttft_s = overlapped(first + rest, work.max(passes * compute_s));
+    let walks = speeds.lag * overlapped(first + rest, work.max(passes * compute_s));
+    let ttft_s = f64::from(prompt) * speeds.row_s + walks;
     Forecast { bytes, tok_s: 1.0 / token_s.max(1e-9), ttft_s, limiter }
 }
 
 /// Two things that go on side by side and sometimes wait for each other: the longer one, and up to an eighth more where
 /// they take the same time.
-fn overlapped(a: f64, b: f64) -> f64 {
+pub fn overlapped(a: f64, b: f64) -> f64 {
     const POWER: f64 = 6.0;
     let most = a.max(b);
     if most <= 0.0 {
@@ -324,7 +355,7 @@ mod tests {
     }
 
     const DEVICE: DeviceSpeeds = DeviceSpeeds { disk_bytes_s: 1e6, memory_bytes_s: 1e9 };
-    const SPEEDS: Speeds = Speeds { device: DEVICE, decode_bytes_s: 1e8, prefill_bytes_s: 1e9 };
+    const SPEEDS: Speeds = Speeds { device: DEVICE, decode_bytes_s: 1e8, prefill_bytes_s: 1e9, row_s: 0.0, lag: 1.0 };
 
     #[test]
     fn every_pinned_byte_saves_one_from_the_disk() {
@@ -381,8 +412,29 @@ mod tests {
             assert!(forecast.ttft_s <= 1.13 * all / 1e6);
         }
         assert!((overlapped(1.0, 1.0) - 1.122).abs() < 1e-3);
+        let placement = placement(&table, 0, 8);
+        let prompt = |speeds: &Speeds| forecast(&table, &placement, speeds, 0, 100, 100);
+        let dragged = prompt(&Speeds { row_s: 0.25, lag: 1.5, ..SPEEDS });
+        assert!((dragged.ttft_s - (25.0 + 1.5 * prompt(&SPEEDS).ttft_s)).abs() < 1e-9, "rows come before the walk");
+        assert_eq!(dragged.tok_s, prompt(&SPEEDS).tok_s);
         let slow = Speeds { device: DeviceSpeeds { disk_bytes_s: 1e5, ..DEVICE }, ..SPEEDS };
-        assert!(forecast(&table, &placement(&table, 0, 8), &slow, 0, 1, 1).is_hopeless());
+        assert!(forecast(&table, &placement, &slow, 0, 1, 1).is_hopeless());
+    }
+
+    #[test]
+    fn a_disk_is_as_fast_as_the_median_slice_of_its_reads() {
+        let ms = Duration::from_millis;
+        // Reads of 1 MB every 10 ms, but for a stall of half a second and a moment at ten times the speed.
+        let steady = |from: u64, to: u64| (from / 10 + 1..=to / 10).map(|i| (ms(10 * i), 1_000_000));
+        let burst = (901..=1000).map(|i| (ms(i), 1_000_000));
+        let reads: Vec<_> =
+            steady(0, 400).chain([(ms(900), 1_000_000)]).chain(burst).chain(steady(1000, 1400)).collect();
+        assert!((median_rate(&reads) - 1e8).abs() < 1.0, "{}", median_rate(&reads));
+        // Reads of a second each: every one is a slice; one that is not over yet tells nothing.
+        let slow: Vec<_> = (1..=3).map(|i| (ms(1000 * i), 5_000_000)).collect();
+        assert!((median_rate(&slow) - 5e6).abs() < 1.0);
+        assert!((median_rate(&[(ms(20), 4_000_000)]) - 2e8).abs() < 1.0, "less than a slice is better than nothing");
+        assert_eq!(median_rate(&[]), 0.0);
     }
 
     #[test]
