@@ -10,6 +10,7 @@
 mod tile;
 mod walk;
 
+use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::Ops;
@@ -144,6 +145,14 @@ struct Call<'a, 'p> {
     cancel: &'a Cancel,
 }
 
+impl Call<'_, '_> {
+    /// Where a KV head's part of a segment's first page is, with one position.
+    fn segment(&self, kv_head: usize, segment: usize) -> *const u8 {
+        let (page, _) = walk::pages_of_segment(self.spec, segment, self.first, self.first);
+        (self.page)(page)[kv_head * self.spec.layout.head_bytes()..].as_ptr()
+    }
+}
+
 impl Ops<'_> {
     /// `out[i][h] = sum over j of softmax(scale * q[i][h] . k[j]) v[j]` for positions i in `first..`, over the j it sees.
     ///
@@ -200,7 +209,7 @@ impl Ops<'_> {
         let left = &scratch.left;
         let out_len = shape.group * spec.layout.value_dim;
         let out = Disjoint::new(out);
-        self.pool.for_each_item(spec.layout.kv_heads * count, &|thread, unit| {
+        let one = |thread: usize, unit: usize, next: Option<usize>| {
             let (kv_head, segment) = (unit / count, unit % count);
             // SAFETY: each thread has its own scratch, each unit its own partial state.
             let (own, partial) = unsafe {
@@ -210,7 +219,8 @@ impl Ops<'_> {
                     partials.range(unit * state_floats..(unit + 1) * state_floats),
                 )
             };
-            one_segment(self.isa, call, &shape, kv_head, segments.start + segment, own, partial);
+            let after = next.map_or(ptr::null(), |unit| call.segment(unit / count, segments.start + unit % count));
+            one_segment(self.isa, call, &shape, kv_head, segments.start + segment, after, own, partial);
             if left[kv_head].fetch_sub(1, Ordering::AcqRel) == 1 && !call.cancel.is_cancelled() {
                 // SAFETY: all of this KV head's units are done; nobody else touches its states or its part of the output.
                 let (states, out) = unsafe {
@@ -221,6 +231,12 @@ impl Ops<'_> {
                     )
                 };
                 merge_segments(self.isa, call, &shape, kv_head, own, states, out);
+            }
+        };
+        // Runs of units, so that each knows what its thread needs next.
+        self.pool.for_each_chunk(spec.layout.kv_heads * count, 1, &|thread, units| {
+            for unit in units.clone() {
+                one(thread, unit, Some(unit + 1).filter(|next| *next < units.end));
             }
         });
     }
@@ -294,6 +310,7 @@ fn segment_lanes<S: Lanes>(
     kv_head: usize,
     rows: &Rows<'_>,
     segment: usize,
+    after: *const u8,
     state: &mut State<'_>,
     work: &mut Workspace<'_>,
 ) {
@@ -307,15 +324,16 @@ fn segment_lanes<S: Lanes>(
         kv_head: usize,
         rows: &Rows<'_>,
         pages: (usize, usize),
+        after: *const u8,
         state: &mut State<'_>,
         work: &mut Workspace<'_>,
     ) {
-        walk::walk_segment::<S, E>(s, call.spec, kv_head, rows, pages, call.page, state, work, call.cancel);
+        walk::walk_segment::<S, E>(s, call.spec, kv_head, rows, pages, after, call.page, state, work, call.cancel);
     }
     match call.spec.layout.element {
-        KvElement::F16 => of::<S, tile::F16>(s, call, kv_head, rows, pages, state, work),
-        KvElement::F32 => of::<S, tile::F32>(s, call, kv_head, rows, pages, state, work),
-        KvElement::Q8_0 => of::<S, tile::Q8>(s, call, kv_head, rows, pages, state, work),
+        KvElement::F16 => of::<S, tile::F16>(s, call, kv_head, rows, pages, after, state, work),
+        KvElement::F32 => of::<S, tile::F32>(s, call, kv_head, rows, pages, after, state, work),
+        KvElement::Q8_0 => of::<S, tile::Q8>(s, call, kv_head, rows, pages, after, state, work),
     }
 }
 
@@ -326,13 +344,14 @@ fn one_segment(
     shape: &Shape,
     kv_head: usize,
     segment: usize,
+    after: *const u8,
     own: &mut [f32],
     partial: &mut [f32],
 ) {
     let mut own = take_apart(shape, own);
     pack(isa, call, shape, kv_head, (0, 1), own.q);
     let rows = Rows { q: own.q, count: shape.group, group: shape.group, first: call.first };
-    walk_segment(isa, call, kv_head, &rows, segment, &mut state(shape, shape.group, partial), &mut own.work);
+    walk_segment(isa, call, kv_head, &rows, segment, after, &mut state(shape, shape.group, partial), &mut own.work);
 }
 
 #[inline(always)]
@@ -389,7 +408,7 @@ fn position_tile(
     let mut part = state(shape, count, own.segment);
     begin(call.spec, kv_head, &mut whole);
     for segment in walk::segments(call.spec, rows.first, call.first + positions.1 - 1) {
-        walk_segment(isa, call, kv_head, &rows, segment, &mut part, &mut own.work);
+        walk_segment(isa, call, kv_head, &rows, segment, ptr::null(), &mut part, &mut own.work);
         if call.cancel.is_cancelled() {
             return;
         }
@@ -411,8 +430,8 @@ for_each_isa! {
 }
 for_each_isa! {
     fn walk_segment(
-        call: &Call<'_, '_>, kv_head: usize, rows: &Rows<'_>, segment: usize, state: &mut State<'_>,
-        work: &mut Workspace<'_>,
+        call: &Call<'_, '_>, kv_head: usize, rows: &Rows<'_>, segment: usize, after: *const u8,
+        state: &mut State<'_>, work: &mut Workspace<'_>,
     ) = segment_lanes;
 }
 for_each_isa! {

@@ -48,7 +48,8 @@ pub(super) struct Workspace<'a> {
 /// Rows of a tile, at most; an instruction set may have fewer.
 pub(super) const TILE_ROWS: usize = 8;
 
-/// Takes the rows along the pages `pages.0..pages.1` of one segment.
+/// Takes the rows along the pages `pages.0..pages.1` of one segment. `after` is where the next
+/// segment's first page of the same thread begins, or null: it is fetched like the pages before it.
 #[inline(always)]
 pub(super) fn walk_segment<'p, S: Lanes, E: Element>(
     s: S,
@@ -56,6 +57,7 @@ pub(super) fn walk_segment<'p, S: Lanes, E: Element>(
     kv_head: usize,
     rows: &Rows<'_>,
     pages: (usize, usize),
+    after: *const u8,
     page: &(dyn Fn(usize) -> &'p [u8] + Sync),
     state: &mut State<'_>,
     work: &mut Workspace<'_>,
@@ -73,8 +75,8 @@ pub(super) fn walk_segment<'p, S: Lanes, E: Element>(
         let start = index * PAGE_POSITIONS;
         // A few rows read the cache at the memory's speed; many find it in the processor's.
         let next = if index + 1 < pages.1 { head(index + 1) } else { bytes };
-        let mut ahead = Ahead { at: next.as_ptr(), step: 0 };
-        if rows.count <= 2 * TILE_ROWS && index + 1 < pages.1 {
+        let mut ahead = Ahead { at: if index + 1 < pages.1 { next.as_ptr() } else { after }, step: 0 };
+        if rows.count <= 2 * TILE_ROWS && !ahead.at.is_null() {
             ahead.step = head_bytes.div_ceil(layout.key_dim);
         }
         // Rows before this one do not see the page.
