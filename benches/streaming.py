@@ -79,9 +79,17 @@ class Run:
 
     def settled_rss(self):
         """RSS while the answer is made, its first half left out: the pins that made room for the prompt come back."""
+        return statistics.median(self.rss_between(self["gen_tokens"] / self["decode_tok_s"] / 2, 0))
+
+    def prefill_rss(self):
+        """RSS while the last prompt is read, the first tenth left out: its buffers are touched for the first time."""
+        decode_s = self["gen_tokens"] / self["decode_tok_s"]
+        return statistics.median(self.rss_between(decode_s + 0.9 * self["prompt_tokens"] / self["prefill_tok_s"], decode_s))
+
+    def rss_between(self, since_s, until_s):
+        """Samples between two times before the end."""
         ended = self.rss[-1][0] if self.rss else 0
-        since = ended - self["gen_tokens"] / self["decode_tok_s"] / 2
-        return statistics.median([rss for time, rss in self.rss if time >= since] or [0])
+        return [rss for time, rss in self.rss if since_s >= ended - time >= until_s] or [0]
 
 
 class Table:
@@ -117,7 +125,7 @@ def toys(options):
 
 
 def ceiling(options):
-    table = Table("model", "source", "budget MiB", "peak RSS MiB", "over", "in use", "prefill passes", "decode tok/s")
+    table = Table("model", "source", "budget MiB", "peak RSS MiB", "over", "in use", "in prefill", "prefill passes", "decode tok/s")
     for model in options.models:
         for source in options.sources:
             more = ["--ctx", 2048, "--source", source]
@@ -125,10 +133,11 @@ def ceiling(options):
             for budget in budgets(options, model, options.steps, *more, **how):
                 run = Run(options, model, budget, *more, **how)
                 streams = run["pinned_bytes"] < 0.99 * run["touched_bytes_per_token"]
-                used = run.settled_rss() / budget
-                holds = run.peak <= budget + MIB and (used >= 0.95 or not streams)
+                used, reading = run.settled_rss() / budget, run.prefill_rss() / budget
+                holds = run.peak <= budget + MIB and (min(used, reading) >= 0.95 or not streams)
                 cells = [f"{budget / MIB:.1f}", f"{run.peak / MIB:.1f}", f"{(run.peak - budget) / MIB:+.1f}"]
-                cells += [f"{used:.1%}" if streams else "all kept", run["prefill_passes"], f"{run['decode_tok_s']:.1f}"]
+                cells += [f"{share:.1%}" if streams else "all kept" for share in (used, reading)]
+                cells += [run["prefill_passes"], f"{run['decode_tok_s']:.1f}"]
                 table.line(holds, short(model), source, *cells)
     return table.failed
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use sipllm::engine::protocol::{Budget, Command, Event, LoadRequest, Prompt, SourceKind};
+use sipllm::engine::protocol::{Budget, Command, Event, KvType, LoadRequest, Prompt, SourceKind};
 use sipllm::weights::memory;
 use support::{Engine, finished, load, request};
 
@@ -64,6 +64,37 @@ fn two_hundred_changes_between_the_least_and_all_change_no_byte_of_an_answer() {
         assert_eq!(streamed_and_not, [true; 2], "{source:?}: budgets above and below all of it");
         assert!(text == expected, "{source:?}: the text differs");
     }
+}
+
+#[test]
+fn a_long_prompt_takes_the_memory_of_pins_only_as_its_kv_cache_grows() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().unwrap();
+    let shape =
+        ["--layers", "32", "--width", "256", "--heads", "4", "--ffn", "256", "--vocab", "2048", "--type", "q8_0"];
+    let path = toy(folder.path(), &shape);
+    let whole = LoadRequest { kv: KvType::F32, ..request_of(&path, SourceKind::Direct) };
+    let (mut engine, info) = Engine::loaded(whole);
+    let figures = engine.handle.snapshots();
+    finished(engine.answer(request(tokens(8), 8)));
+    let (touched, page) = (info.touched_bytes_per_token, figures.borrow().memory.kv_bytes);
+    assert!(page > MIB && touched > 5 * page, "{page} bytes of KV for 32 positions, {touched} of weights");
+
+    // All but a few extents are pinned while the context is short.
+    let memory = figures.borrow().memory.clone();
+    engine.handle.set_budget(Budget::Bytes(memory.full_bytes - 3 * page - 2 * MIB));
+    finished(engine.answer(request(tokens(9), 8)));
+    finished(engine.answer(request(tokens(8), 8)));
+    let pinned = figures.borrow().memory.pinned_bytes;
+    assert!(pinned > 3 * page && pinned < touched, "{pinned} pinned of {touched}");
+    let long: Vec<u32> = (0..90).map(|i| (i * 31 + 7) % 256).collect();
+    let (.., stats) = finished(engine.answer(request(Prompt::Tokens(long), 1)));
+    assert_eq!((stats.prefill_passes, stats.reused_tokens), (1, 0));
+    // Two more pages are needed, and the buffers of a longer prompt at once.
+    let streamed = stats.prefill_streamed_bytes;
+    assert!(streamed < touched - pinned + page + page / 2, "{streamed} streamed, {pinned} of {touched} pinned, {page}");
+    let after = figures.borrow().memory.clone();
+    assert!(after.pinned_bytes + page < pinned && after.kv_bytes == 3 * page, "{after:?}");
 }
 
 /// Looks at the resident set every 5 ms; says how long after `since` it was last seen above the limit.

@@ -11,7 +11,7 @@ use super::loaded::Loaded;
 use super::protocol::{Budget, Event, Failure, FailureKind, FinishReason, GenerationStats, Message, Prompt, Request};
 use super::text::{AnswerText, Piece};
 use crate::kernels::Cancel;
-use crate::model::{Hooks, ModelError, Op, Want};
+use crate::model::{Hooks, KvGrowth, ModelError, Op, Want};
 use crate::sampler::Sampler;
 use crate::tokenizer::{RenderOptions, TemplateMessage, Thinking, is_thinking};
 use crate::weights::{Counters, WeightStore};
@@ -143,7 +143,7 @@ impl Generation<'_> {
         let streamed = loaded.model.store().counters().streamed_bytes;
         while loaded.cached.len() < ids.len() {
             let rest = &ids[loaded.cached.len()..];
-            loaded.make_room(ids.len() as u32, rest.len() as u32)?;
+            loaded.make_room_to_grow(ids.len() as u32, rest.len() as u32)?;
             let batch = &rest[..rest.len().min(loaded.model.batch())];
             let want = if batch.len() == rest.len() { Want::Last } else { Want::Nothing };
             if self.pass(loaded, batch, want)? {
@@ -245,7 +245,12 @@ impl Generation<'_> {
         }
         // The pass makes room for its positions before anything else.
         let kv_bytes = loaded.ledger.kv_bytes((first + batch.len()) as u32).max(loaded.model.cache().bytes() as u64);
+        let growth = loaded.model.cache().growth(first + batch.len());
+        let planned = loaded.ledger.plan_in_force().map_or(0, |plan| plan.kv_bytes);
         let mut hooks = PassHooks {
+            growth,
+            later_bytes: planned.saturating_sub(kv_bytes),
+            layer: None,
             ledger: &mut loaded.ledger,
             figures: self.figures,
             end: self.end,
@@ -305,10 +310,18 @@ struct PassHooks<'a> {
     layers: u32,
     kv_bytes: u64,
     buffer_bytes: u64,
+    /// What the pass adds to the KV cache, and what passes after it will.
+    growth: KvGrowth,
+    later_bytes: u64,
+    /// The layer that was come to last.
+    layer: Option<usize>,
 }
 
 impl Hooks for PassHooks<'_> {
     fn at_extents(&mut self, store: &mut WeightStore, layer: usize) -> ControlFlow<()> {
+        if self.growth.groups > 0 && self.layer.replace(layer) != Some(layer) {
+            store.call_in(self.later_bytes + self.growth.free_at(layer) as u64);
+        }
         if let Some(budget) = self.end.controls.take_budget()
             && self.change_budget(store, budget).is_break()
         {

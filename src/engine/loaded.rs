@@ -162,6 +162,20 @@ impl Loaded {
     /// # Errors
     /// That much does not fit the budget.
     pub fn make_room(&mut self, used: u32, prompt: u32) -> Result<(), Failure> {
+        self.fit(used, prompt, 0)
+    }
+
+    /// The same, but what the KV cache is to grow into is lent to pins: passes have to call it in as they fill it
+    /// ([`WeightStore::call_in`](crate::weights::WeightStore::call_in)).
+    ///
+    /// # Errors
+    /// That much does not fit the budget.
+    pub fn make_room_to_grow(&mut self, used: u32, prompt: u32) -> Result<(), Failure> {
+        let growth = self.ledger.kv_bytes(used).saturating_sub(self.model.cache().bytes() as u64);
+        self.fit(used, prompt, growth)
+    }
+
+    fn fit(&mut self, used: u32, prompt: u32, lent_bytes: u64) -> Result<(), Failure> {
         self.ledger.measure_base(&self.model);
         let mut plan = self.ledger.plan(self.model.store().table(), used, prompt);
         if plan.is_err() {
@@ -169,7 +183,8 @@ impl Loaded {
             self.ledger.measure_base_anew(&self.model);
             plan = self.ledger.plan(self.model.store().table(), used, prompt);
         }
-        let plan = plan?;
+        let mut plan = plan?;
+        plan.placement.lent_bytes = lent_bytes;
         let batch = plan.batch.min(prompt).max(1) as usize;
         if batch < self.model.batch() {
             self.model.set_batch(batch, 1);

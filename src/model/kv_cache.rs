@@ -9,6 +9,25 @@ use super::hyperparameters::Hyperparameters;
 use crate::kernels::ops::{KvElement, KvLayout, Ops, PAGE_POSITIONS};
 use crate::weights::arena::{Slot, page_bytes};
 
+/// What a pass adds to the cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KvGrowth {
+    /// New groups of pages, the layers that have a page in each, and its bytes.
+    pub groups: usize,
+    pub attending: usize,
+    pub page_bytes: usize,
+}
+
+impl KvGrowth {
+    /// Bytes that are still untouched when a pass comes to `layer`: what the layers after it will fill. Where not all
+    /// have pages it may be told too small.
+    pub fn free_at(&self, layer: usize) -> usize {
+        let after = self.attending.saturating_sub(layer + 1) * self.page_bytes;
+        // Pages of the system lie across those of two layers.
+        self.groups * after.saturating_sub(page_bytes())
+    }
+}
+
 /// The cache of all layers.
 pub struct KvCache {
     layout: KvLayout,
@@ -62,6 +81,12 @@ impl KvCache {
     /// Bytes that [`PAGE_POSITIONS`] more positions take.
     pub fn group_bytes(&self) -> usize {
         (self.pages_bytes() + self.convolutions.bytes()).next_multiple_of(page_bytes())
+    }
+
+    /// What a pass that ends with `positions` in all adds.
+    pub fn growth(&self, positions: usize) -> KvGrowth {
+        let groups = positions.div_ceil(PAGE_POSITIONS).saturating_sub(self.groups.len());
+        KvGrowth { groups, attending: self.attending, page_bytes: self.layout.page_bytes() }
     }
 
     /// Makes room for `positions` in all.

@@ -22,7 +22,7 @@ mod times;
 pub use error::ModelError;
 pub use forward::{Hooks, NoHooks, Want};
 pub use hyperparameters::{Experts, Hyperparameters};
-pub use kv_cache::KvCache;
+pub use kv_cache::{KvCache, KvGrowth};
 pub use times::{Op, OpTimes};
 
 use forward::Pass;

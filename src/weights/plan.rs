@@ -91,6 +91,8 @@ pub struct Placement {
     pub expert_bytes: u64,
     pub ring_slots: u32,
     pub ring_bytes: u64,
+    /// Memory of others that they come to use bit by bit: until then there may be pins over the target in it.
+    pub lent_bytes: u64,
     /// Everything is kept: no ring is needed once it is loaded.
     pub whole: bool,
     /// Slots come from arenas of 2 MiB with huge pages, counted whole.
@@ -270,6 +272,7 @@ fn whole(table: &ExtentTable) -> Placement {
         expert_bytes: order.expert_bytes(),
         ring_slots: RING_SLOTS,
         ring_bytes: 0,
+        lent_bytes: 0,
         whole: true,
         huge: false,
     }
@@ -298,7 +301,7 @@ fn place(table: &ExtentTable, bytes: u64) -> Placement {
     // Every pass reads what every pass needs, and an expert only sometimes: experts come after all the rest.
     let everything_pinned = pins as usize == order.order().len();
     let expert_bytes = if everything_pinned { rest - pinned_bytes } else { 0 };
-    Placement { pins, pinned_bytes, expert_bytes, ring_slots: slots, ring_bytes, whole: false, huge: false }
+    Placement { pins, pinned_bytes, expert_bytes, ring_slots: slots, ring_bytes, ..Placement::default() }
 }
 
 /// The largest number in `low..=high` that fits, where fewer always fit better; `low` if none does.

@@ -55,6 +55,8 @@ pub(super) struct State {
     /// Slots to be dropped once the lock is released: unmapping takes time.
     discarded: Vec<Arc<Slot>>,
     placement: Placement,
+    /// Memory of pins over the target.
+    over_bytes: u64,
     arena: Option<Arc<HugeArena>>,
     /// Passes so far, and the extent that the pass under way will use next.
     pass: u64,
@@ -98,6 +100,7 @@ impl State {
             free: Vec::new(),
             discarded: Vec::new(),
             placement: Placement::default(),
+            over_bytes: 0,
             arena: None,
             pass: 0,
             next: 0,

@@ -172,6 +172,13 @@ impl WeightStore {
         self.shared.work.notify_all();
     }
 
+    /// Of what the placement lends to pins over its target, no more than so much is free from now on.
+    pub fn call_in(&mut self, bytes: u64) {
+        let mut state = self.shared.lock();
+        state.call_in(&self.shared.table, bytes);
+        self.shared.unlock(state);
+    }
+
     /// Changes the rate that plays a slower disk.
     pub fn set_disk_limit(&mut self, bytes_s: Option<u64>) {
         self.shared.throttle.set_rate(bytes_s);

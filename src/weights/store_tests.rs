@@ -217,6 +217,61 @@ fn slots_never_exceed_the_placement_and_a_cut_frees_them_at_once() {
 }
 
 #[test]
+fn pins_stay_in_what_is_lent_and_those_that_were_used_go_first_as_it_is_called_in() {
+    let fixture = fixture(specs(8, 800));
+    let mut store =
+        WeightStore::open(std::slice::from_ref(&fixture.path), &fixture.specs, options(SourceKind::Direct)).unwrap();
+    let (all, read) = (store.table().len(), |store: &WeightStore| -> u64 {
+        (0..store.table().len()).map(|id| store.table().read_span(id).1).sum()
+    });
+    let (many, few) = (all / 2, all / 8);
+    store.apply(&placement(store.table(), many, 8));
+    walk(&mut store, &fixture, PassEnd::Head, |_| {}).unwrap();
+
+    let table = store.table();
+    let (kept, target) = (table.pin_order().order()[..many as usize].to_vec(), placement(table, few, 8));
+    let over: Vec<(u32, u64)> = kept[few as usize..].iter().map(|&id| (id, table.pin_bytes(id))).collect();
+    let lent = |from: u32| over.iter().filter(|(id, _)| *id >= from).map(|(_, bytes)| bytes).sum::<u64>();
+    let saved: u64 = kept.iter().map(|&id| table.read_span(id).1).sum();
+    store.apply(&Placement { lent_bytes: lent(0), ..target });
+    assert_eq!(store.counters().pinned_bytes, target.pinned_bytes + lent(0), "all of them stay");
+    store.begin_pass(1, PassEnd::Head);
+    for id in 0..all {
+        let lease = store.acquire([id], &Cancel::never()).unwrap();
+        store.release(lease, 1);
+        // What is behind the walk is called in.
+        store.call_in(lent(id + 1));
+        assert_eq!(store.counters().pinned_bytes, target.pinned_bytes + lent(id + 1));
+    }
+    store.end_pass();
+    assert_eq!(store.counters().last_pass_streamed_bytes, read(&store) - saved, "each was used before it went");
+    assert_eq!(store.counters().pinned_bytes, target.pinned_bytes);
+
+    // What passes is kept in it too, but not more than fits.
+    let room = lent(0) / 2;
+    store.apply(&Placement { lent_bytes: room, ..target });
+    walk(&mut store, &fixture, PassEnd::Head, |store| {
+        assert!(store.counters().pinned_bytes <= target.pinned_bytes + room);
+    })
+    .unwrap();
+    assert!(store.counters().pinned_bytes + store.table().slot_bytes() > target.pinned_bytes + room);
+
+    // Called in all at once, or a placement that lends nothing.
+    for lend in [true, false] {
+        store.apply(&placement(store.table(), many, 8));
+        walk(&mut store, &fixture, PassEnd::Head, |_| {}).unwrap();
+        store.apply(&Placement { lent_bytes: lent(0), ..target });
+        assert!(store.counters().pinned_bytes > target.pinned_bytes);
+        if lend {
+            store.call_in(0)
+        } else {
+            store.apply(&target)
+        }
+        assert_eq!(store.counters().pinned_bytes, target.pinned_bytes);
+    }
+}
+
+#[test]
 fn a_model_kept_whole_is_read_once_and_is_one_lease_a_stage() {
     let fixture = fixture(specs(4, 3000));
     for huge in [false, true] {

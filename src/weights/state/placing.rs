@@ -13,15 +13,10 @@ const MAPS_IN_PASSING: u32 = 2;
 
 impl State {
     pub(in crate::weights) fn apply(&mut self, table: &ExtentTable, placement: Placement) {
-        let before = std::mem::replace(&mut self.placement, placement);
-        let order = table.pin_order().order();
-        let range = placement.pins.min(before.pins) as usize..(before.pins as usize).min(order.len());
-        for &id in &order[range] {
-            let entry = &self.entries[id as usize];
-            if entry.place == Place::Pinned && entry.leases == 0 {
-                self.unpin(table, id);
-            }
-        }
+        self.placement = placement;
+        let over = self.over(table);
+        self.over_bytes = over.iter().filter(|&&id| self.is_pinned(id)).map(|&id| table.pin_bytes(id)).sum();
+        self.unpin_surplus(table);
         while self.experts.bytes() > placement.expert_bytes {
             let entries = &self.entries;
             let coldest = self.experts.coldest(table, self.pass, |other| entries[other as usize].leases == 0);
@@ -36,6 +31,39 @@ impl State {
             }
         } else {
             self.arena = None;
+        }
+    }
+
+    /// No more than this is lent from now on.
+    pub(in crate::weights) fn call_in(&mut self, table: &ExtentTable, bytes: u64) {
+        self.placement.lent_bytes = self.placement.lent_bytes.min(bytes);
+        self.unpin_surplus(table);
+    }
+
+    /// Extents that are not to be pins, but for what is lent.
+    fn over<'a>(&self, table: &'a ExtentTable) -> &'a [u32] {
+        let order = table.pin_order().order();
+        &order[(self.placement.pins as usize).min(order.len())..]
+    }
+
+    fn is_pinned(&self, id: u32) -> bool {
+        self.entries[id as usize].place == Place::Pinned
+    }
+
+    /// Unpins what is over the target and what is lent: what the pass has used first, then what was pinned last.
+    fn unpin_surplus(&mut self, table: &ExtentTable) {
+        if self.over_bytes <= self.placement.lent_bytes {
+            return;
+        }
+        let (over, next) = (self.over(table), self.next);
+        let used = over.iter().rev().filter(|&&id| id < next);
+        for &id in used.chain(over.iter().rev()) {
+            if self.over_bytes <= self.placement.lent_bytes {
+                return;
+            }
+            if self.is_pinned(id) && self.entries[id as usize].leases == 0 {
+                self.unpin(table, id);
+            }
         }
     }
 
@@ -63,7 +91,9 @@ impl State {
     /// Whether an extent is to stay, now that it has been used.
     pub(super) fn keeps(&mut self, table: &ExtentTable, id: u32) -> bool {
         if table.extent(id).expert.is_none() {
-            return table.pin_order().rank(id) < self.placement.pins;
+            let more = if self.is_pinned(id) { 0 } else { table.pin_bytes(id) };
+            let lent = self.over_bytes + more <= self.placement.lent_bytes;
+            return lent || table.pin_order().rank(id) < self.placement.pins;
         }
         if self.entries[id as usize].place == Place::Pinned {
             return self.experts.bytes() <= self.placement.expert_bytes;
@@ -110,6 +140,7 @@ impl State {
         let extent = table.extent(id);
         let layer = &mut self.layers[usize::from(extent.layer)];
         let (file_bytes, memory) = (u64::from(extent.bytes), table.pin_bytes(id));
+        let over = if table.pin_order().rank(id) < self.placement.pins { 0 } else { memory };
         if pinned {
             layer.pinned_bytes += file_bytes;
         } else {
@@ -118,8 +149,14 @@ impl State {
         match (extent.expert.is_some(), pinned) {
             (true, true) => self.experts.insert(table, id),
             (true, false) => self.experts.remove(table, id),
-            (false, true) => self.counters.pinned_bytes += memory,
-            (false, false) => self.counters.pinned_bytes -= memory,
+            (false, true) => {
+                self.counters.pinned_bytes += memory;
+                self.over_bytes += over;
+            }
+            (false, false) => {
+                self.counters.pinned_bytes -= memory;
+                self.over_bytes -= over;
+            }
         }
     }
 
