@@ -62,6 +62,17 @@ pub(super) trait Simd: Copy {
         a: [&[[i8; 4]; N]; U],
         start: [[Self::V; T]; U],
     ) -> [[Self::V; T]; U];
+    /// [`dot`](Self::dot) of two planes: of both from nothing and from `start`.
+    #[inline(always)]
+    fn dot_two<const N: usize, const U: usize, const T: usize>(
+        self,
+        bits: u32,
+        w: &[[Self::V; T]; N],
+        a: [[&[[i8; 4]; N]; U]; 2],
+        start: [[Self::V; T]; U],
+    ) -> [[[Self::V; T]; U]; 2] {
+        [self.dot(bits, w, a[0], [[self.splat(0); T]; U]), self.dot(bits, w, a[1], start)]
+    }
     /// The sum of the products of the rows' pairs of 16-bit integers `w` with the pairs `a`.
     fn dot_pairs<const N: usize, const T: usize>(self, w: &[[Self::V; T]; N], a: &[[i16; 2]; N]) -> [Self::V; T];
 }
@@ -155,6 +166,13 @@ pub(super) trait Lanes: Copy {
         a: [&[[i8; 4]; N]; U],
         start: [Self::V; U],
     ) -> [Self::V; U];
+    fn dot_two<const N: usize, const U: usize>(
+        self,
+        bits: u32,
+        w: &[Self::V; N],
+        a: [[&[[i8; 4]; N]; U]; 2],
+        start: [Self::V; U],
+    ) -> [[Self::V; U]; 2];
     fn dot_pairs<const N: usize>(self, w: &[Self::V; N], a: &[[i16; 2]; N]) -> Self::V;
 
     /// [`dot`](Self::dot) with the activations' planes; with one of them, `low` is not looked at.
@@ -176,11 +194,11 @@ pub(super) trait Lanes: Copy {
             start[0] = self.add(ones, self.shl::<8>(of_256));
             return start;
         }
-        let of_256 = self.dot::<N, U>(bits, w, high, [self.splat(0); U]);
+        let [of_256, ones] = self.dot_two::<N, U>(bits, w, [high, low], start);
         for u in 0..U {
-            start[u] = self.add(start[u], self.shl::<8>(of_256[u]));
+            start[u] = self.add(ones[u], self.shl::<8>(of_256[u]));
         }
-        self.dot::<N, U>(bits, w, low, start)
+        start
     }
 
     /// [`dot_pairs`](Self::dot_pairs) with the planes' sums.
@@ -318,6 +336,17 @@ impl<S: Simd, const T: usize> Lanes for Wide<S, T> {
         start: [Self::V; U],
     ) -> [Self::V; U] {
         self.0.dot::<N, U, T>(bits, w, a, start)
+    }
+
+    #[inline(always)]
+    fn dot_two<const N: usize, const U: usize>(
+        self,
+        bits: u32,
+        w: &[Self::V; N],
+        a: [[&[[i8; 4]; N]; U]; 2],
+        start: [Self::V; U],
+    ) -> [[Self::V; U]; 2] {
+        self.0.dot_two::<N, U, T>(bits, w, a, start)
     }
 
     #[inline(always)]

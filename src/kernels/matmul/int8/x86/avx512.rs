@@ -144,6 +144,37 @@ impl Simd for Zmm {
     }
 
     #[inline(always)]
+    fn dot_two<const N: usize, const U: usize, const T: usize>(
+        self,
+        _bits: u32,
+        w: &[[__m512i; T]; N],
+        a: [[&[[i8; 4]; N]; U]; 2],
+        start: [[__m512i; T]; U],
+    ) -> [[[__m512i; T]; U]; 2] {
+        // Side by side: a product is long under way, and its sum waits for it.
+        let mut sums = [[[self.splat(0); T]; U], start];
+        for i in 0..N {
+            for u in 0..U {
+                for plane in 0..2 {
+                    let sums = &mut sums[plane][u];
+                    if let [first, second] = w[i][..] {
+                        // SAFETY: `self` proves that the processor has the instructions.
+                        [sums[0], sums[T - 1]] =
+                            unsafe { dot_two([sums[0], sums[T - 1]], [first, second], &a[plane][u][i]) };
+                        continue;
+                    }
+                    let four = self.splat(u32::from_le_bytes(a[plane][u][i].map(|a| a as u8)));
+                    for t in 0..T {
+                        // SAFETY: `self` proves that the processor has the instruction.
+                        sums[t] = unsafe { _mm512_dpbusd_epi32(sums[t], w[i][t], four) };
+                    }
+                }
+            }
+        }
+        sums
+    }
+
+    #[inline(always)]
     fn dot_pairs<const N: usize, const T: usize>(self, w: &[[__m512i; T]; N], a: &[[i16; 2]; N]) -> [__m512i; T] {
         let mut sums = [self.splat(0); T];
         for i in 0..N {
