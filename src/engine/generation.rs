@@ -191,6 +191,10 @@ impl Generation<'_> {
             let next = loaded.cached.len() + 1;
             if next > loaded.ledger.context() as usize {
                 reason = FinishReason::ContextFull;
+                let context = loaded.ledger.context();
+                if context < loaded.ledger.most_context() {
+                    self.stats.context_by_budget = context;
+                }
                 break;
             }
             if self.stats.generated_tokens == 1 {

@@ -106,7 +106,7 @@ impl Loaded {
         let streams = ledger.plan_in_force().is_some_and(Plan::streams);
         let speeds = if streams { device_speeds(&request, &paths, &model, threads) } else { DeviceSpeeds::default() };
         let mut loaded = Self {
-            info: ModelInfo { context: ledger.context(), ..info },
+            info: ModelInfo { context: ledger.context(), context_most: ledger.most_context(), ..info },
             request,
             model,
             tokenizer,
@@ -254,6 +254,7 @@ fn describe(
         weights_bytes: gguf.tensors().iter().map(|t| t.bytes).sum(),
         touched_bytes_per_token: model.touched_bytes_per_token(),
         context: hp.context_trained,
+        context_most: hp.context_trained,
         context_trained: hp.context_trained,
         vocabulary: hp.vocabulary as u32,
         threads: threads as u32,

@@ -182,6 +182,8 @@ pub struct ModelInfo {
     /// Weight bytes that one decoded token needs.
     pub touched_bytes_per_token: u64,
     pub context: u32,
+    /// What the context would hold if the budget left room for all of it.
+    pub context_most: u32,
     pub context_trained: u32,
     pub vocabulary: u32,
     pub threads: u32,
@@ -263,6 +265,13 @@ pub struct GenerationStats {
     pub decode_expert_hits: u64,
     /// Share of the answer's time spent waiting for the disk.
     pub stall_fraction: f64,
+    /// Tokens that the context held at the end, where the budget left room for no more; else 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub context_by_budget: u32,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 /// How grave a failure is for the front end.

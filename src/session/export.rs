@@ -47,7 +47,7 @@ pub fn write(path: &str, title: &str, messages: &[ChatMessage]) -> Result<PathBu
 }
 
 /// Reads a chat exported as `.json`.
-pub fn import(path: &str) -> Result<Vec<ChatMessage>, SessionError> {
+pub fn import(path: &str) -> Result<(String, Vec<ChatMessage>), SessionError> {
     let file = Path::new(path);
     let text = small_file::read_text(file, MOST_BYTES).map_err(SessionError::io(file))?;
     let error = |message: String| SessionError::Import { path: path.to_owned(), message };
@@ -55,7 +55,8 @@ pub fn import(path: &str) -> Result<Vec<ChatMessage>, SessionError> {
     if exported.format != FORMAT {
         return Err(error(format!("its format is {:?}, wanted is {FORMAT:?}", exported.format)));
     }
-    Ok(exported.messages.into_iter().map(read::clean).collect())
+    let title = crate::sanitize::line(&exported.title, read::TITLE_CHARS);
+    Ok((title, exported.messages.into_iter().map(read::clean).collect()))
 }
 
 fn who(message: &ChatMessage) -> &str {
@@ -88,7 +89,8 @@ mod tests {
         let path = folder.path().join("chat.json");
         let messages = [ChatMessage::new(Role::User, "hi"), ChatMessage::new(Role::Assistant, "hello")];
         let written = write(path.to_str().unwrap(), "greeting", &messages).unwrap();
-        assert_eq!(import(written.to_str().unwrap()).unwrap(), messages);
+        let (title, read) = import(written.to_str().unwrap()).unwrap();
+        assert_eq!((title.as_str(), read.as_slice()), ("greeting", messages.as_slice()));
         let second = write(path.to_str().unwrap(), "greeting", &messages).unwrap();
         assert_eq!(second.file_name().unwrap(), "chat-2.json");
     }

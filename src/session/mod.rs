@@ -31,7 +31,7 @@ pub struct Summary {
     pub changed: i64,
     /// The chat it branched off from.
     pub branch_of: Option<String>,
-    /// The last words, for the preview.
+    /// The last question and answer, shortened, a line each.
     pub preview: String,
 }
 

@@ -9,7 +9,7 @@ use crate::sanitize::{line, sanitize};
 use crate::small_file;
 
 /// Characters of a title made from the first message.
-const TITLE_CHARS: usize = 60;
+pub(super) const TITLE_CHARS: usize = 60;
 /// Of a chat; years of talk are less.
 const MOST_BYTES: u64 = 256 << 20;
 const PREVIEW_CHARS: usize = 400;
@@ -38,7 +38,7 @@ pub(super) fn chat(path: &Path) -> Result<OpenChat, SessionError> {
     }
     chat.summary.title = title.unwrap_or_else(|| title_of(&chat.messages));
     chat.summary.messages = chat.messages.len();
-    chat.summary.preview = chat.messages.last().map(|m| line(&m.content, PREVIEW_CHARS)).unwrap_or_default();
+    chat.summary.preview = preview(&chat.messages);
     chat.summary.changed = std::fs::metadata(path)
         .and_then(|m| m.modified())
         .ok()
@@ -51,6 +51,16 @@ pub(super) fn clean(mut message: ChatMessage) -> ChatMessage {
     message.content = sanitize(&message.content).into_owned();
     message.model = message.model.map(|m| sanitize(&m).into_owned());
     message
+}
+
+/// How a chat ended: the last question and the answer to it.
+fn preview(messages: &[ChatMessage]) -> String {
+    let from = messages.iter().rposition(|m| m.role == Role::User).unwrap_or(messages.len().saturating_sub(1));
+    let said = messages[from..].iter().take(2).map(|m| match m.role {
+        Role::User => format!("you: {}", line(&m.content, TITLE_CHARS)),
+        _ => line(&m.content, PREVIEW_CHARS),
+    });
+    said.collect::<Vec<_>>().join("\n")
 }
 
 /// The first words the user said.

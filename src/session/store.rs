@@ -135,6 +135,30 @@ impl Store {
         Ok(chat)
     }
 
+    /// Gives a saved chat another title; `true` for the current one. When it was last changed stays: nothing was said.
+    pub fn rename(&mut self, id: &str, title: &str) -> Result<bool, SessionError> {
+        let record = Record::Title { title: title.to_owned() };
+        if self.current_id() == Some(id) {
+            self.write(&record)?;
+            return Ok(true);
+        }
+        let path = self.path(id)?;
+        if !path.is_file() {
+            return Err(SessionError::Unknown(line(id, 40)));
+        }
+        let mut file = lock(&path, id)?;
+        let error = SessionError::io(&path);
+        let changed = file.metadata().and_then(|m| m.modified());
+        // A last line cut off must not swallow the title.
+        let before = if read::chat(&path)?.skipped_lines > 0 { "\n" } else { "" };
+        let text = serde_json::to_string(&record).map_err(|e| SessionError::io(&path)(e.into()))?;
+        file.write_all(format!("{before}{text}\n").as_bytes()).map_err(error)?;
+        if let Ok(changed) = changed {
+            let _ = file.set_modified(changed);
+        }
+        Ok(false)
+    }
+
     /// Opens the chat that changed last.
     pub fn open_latest(&mut self) -> Result<OpenChat, SessionError> {
         let mut files = self.files()?;
@@ -294,6 +318,26 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(Some(folder.path().join("chats")));
         (folder, store)
+    }
+
+    #[test]
+    fn a_saved_chat_is_renamed_where_it_stands() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::new(Some(folder.path().to_owned()));
+        store.append(said(Role::User, "first")).unwrap();
+        let first = store.current_id().unwrap().to_owned();
+        store.new_chat();
+        store.append(said(Role::User, "second")).unwrap();
+        let second = store.current_id().unwrap().to_owned();
+        let chats = |store: &Store| store.list().unwrap().into_iter().map(|c| (c.id, c.changed)).collect::<Vec<_>>();
+        let before = chats(&store);
+        assert!(!store.rename(&first, "another").unwrap(), "it is not the current one");
+        assert_eq!(chats(&store), before, "nothing was said");
+        assert!(store.rename(&second, "this one").unwrap());
+        let mut titles: Vec<String> = store.list().unwrap().into_iter().map(|c| c.title).collect();
+        titles.sort();
+        assert_eq!(titles, ["another", "this one"]);
+        assert!(store.rename("20990101-000000", "none").is_err());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::completion::Popup;
 use super::composer::Composer;
 use super::glyphs::Glyphs;
 use super::keymap::Keymap;
+use super::message::Job;
 use super::options::{CatalogEntry, Forecast, PullProgress, TuiOptions};
 use super::overlay::{Overlay, Panel};
 use super::theme::Theme;
@@ -48,7 +49,9 @@ pub enum Then {
     Undo,
     Edit(Option<usize>),
     Clear,
-    Open(String),
+    Fork(Option<usize>),
+    /// Another chat takes this one's place: opened or imported.
+    Another(Job),
 }
 
 /// A model being fetched, or what became of it.
@@ -70,6 +73,13 @@ pub struct Settings {
     pub stop: Vec<String>,
     pub max_tokens: Option<u32>,
     pub thinking: Option<Thinking>,
+}
+
+/// The title that a saved chat is to have, as far as it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Renaming {
+    pub id: String,
+    pub title: String,
 }
 
 /// About twice what a token of prose has.
@@ -111,6 +121,8 @@ pub struct App {
     pub refused: bool,
     /// The budget last asked for, until the engine says what came of it.
     pub budget_asked: Option<u64>,
+    /// A budget took effect; what the context held before it, until the next figures are here.
+    pub context_before: Option<u32>,
 
     pub settings: Settings,
     pub answer: Option<Answer>,
@@ -122,6 +134,8 @@ pub struct App {
     pub dropped: usize,
 
     pub title: Option<String>,
+    /// A saved chat is being given another title in the picker.
+    pub renaming: Option<Renaming>,
     pub chats: Vec<Summary>,
     /// The chats were listed once for the offers.
     pub chats_asked: bool,
@@ -160,6 +174,7 @@ impl App {
             load: options.load.clone(),
             refused: false,
             budget_asked: None,
+            context_before: None,
             settings: Settings {
                 system: options.system.clone(),
                 sampling: options.sampling.clone(),
@@ -173,6 +188,7 @@ impl App {
             then: None,
             dropped: 0,
             title: None,
+            renaming: None,
             chats: Vec::new(),
             chats_asked: false,
             catalog: Vec::new(),
@@ -228,7 +244,7 @@ impl App {
     /// Why the context holds no more, in words that follow "of N tokens".
     pub fn context_bound(&self) -> &'static str {
         match self.info() {
-            Some(info) if self.context() < info.context => ", which is what the budget leaves room for,",
+            Some(info) if self.context() < info.context_most => ", which is what the budget leaves room for,",
             _ => "",
         }
     }

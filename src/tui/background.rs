@@ -154,6 +154,10 @@ impl Disk {
                 Some(Reply::Deleted { title, current })
             }
             Job::UndeleteChat => Some(Reply::Undeleted(self.store.undelete()?)),
+            Job::Rename { id, title } => {
+                let current = self.store.rename(&id, &title)?;
+                Some(Reply::Renamed { title, current })
+            }
             Job::Search(wanted) => {
                 let hits = self.store.search(&wanted)?;
                 Some(Reply::Found { wanted, hits })
@@ -161,7 +165,10 @@ impl Disk {
             Job::Export { path, title, messages } => {
                 Some(Reply::Exported(export::write(&expand_home(&path), &title, &messages)?))
             }
-            Job::Import(path) => Some(Reply::Imported(export::import(&expand_home(&path))?)),
+            Job::Import(path) => {
+                let (title, messages) = export::import(&expand_home(&path))?;
+                Some(Reply::Imported { title, messages })
+            }
             Job::ReadFile { path, most_bytes } => {
                 let text = read_file(&expand_home(&path), most_bytes)?;
                 Some(Reply::File { path, text })

@@ -68,6 +68,11 @@ pub enum Job {
     /// The current chat without an id.
     DeleteChat(Option<String>),
     UndeleteChat,
+    /// Another title for a saved chat, the current one or not.
+    Rename {
+        id: String,
+        title: String,
+    },
     Search(String),
     Export {
         path: String,
@@ -102,12 +107,20 @@ pub enum Reply {
         current: bool,
     },
     Undeleted(Summary),
+    Renamed {
+        title: String,
+        current: bool,
+    },
     Found {
         wanted: String,
         hits: Vec<SearchHit>,
     },
     Exported(PathBuf),
-    Imported(Vec<ChatMessage>),
+    Imported {
+        /// Empty where it has none.
+        title: String,
+        messages: Vec<ChatMessage>,
+    },
     File {
         path: String,
         text: String,

@@ -35,8 +35,10 @@ mod view;
 mod wrap;
 
 pub use entry::answer_only;
+pub use figures::counted;
 pub use keymap::{Keymap, KeymapError};
 pub use markdown::code_blocks;
+pub use model_name::shown_name;
 pub use options::{Catalog, CatalogEntry, Forecast, PullProgress, Resume, TuiOptions};
 pub use run::{Left, run};
 pub use theme::{Theme, ThemeError};

@@ -64,6 +64,7 @@ pub(super) fn info() -> ModelInfo {
         weights_bytes: 98_000_000,
         touched_bytes_per_token: 97_000_000,
         context: 4096,
+        context_most: 4096,
         threads: 2,
         isa: "avx512-vnni",
         layer_tensors: vec![tensors(); 31].into(),

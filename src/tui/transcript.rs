@@ -266,8 +266,15 @@ impl Transcript {
             Scroll::Anchored(at) => Some((at, self.count(at).max(1))),
             Scroll::Follow => None,
         };
+        // What was there already and takes more lines now is not new.
+        let start = Position { line: 0, ..self.left_at };
+        let (before, new) = (self.count_from(start).max(1), self.new_lines);
         self.columns = columns;
         self.forget_layouts();
+        if anchor.is_some() {
+            let after = self.count_from(start);
+            self.left_at.line = after - (new * after / before).min(after);
+        }
         if let Some((at, before)) = anchor {
             let after = self.count(at);
             self.scroll = Scroll::Anchored(Position { line: at.line * after / before, ..at });

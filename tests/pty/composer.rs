@@ -109,8 +109,8 @@ fn ten_megabytes_pasted_are_refused_in_words_and_cost_neither_memory_nor_the_dra
     assert!(screen.contains("before"), "{screen}");
     let grown = peak_kib(&terminal) - before;
     assert!(grown < 3 << 10, "{grown} KiB more");
-    terminal.line("");
-    terminal.wait_answers(2);
+    terminal.keys("\r");
+    terminal.wait_gone("\u{203a} my draft");
 }
 
 #[test]

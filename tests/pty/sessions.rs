@@ -40,11 +40,30 @@ fn a_chat_is_deleted_in_the_list_and_brought_back() {
 }
 
 #[test]
+fn a_chat_is_renamed_in_the_list() {
+    let terminal = with_chats();
+    terminal.line("/sessions");
+    terminal.wait_for("fathom");
+    terminal.keys("whal");
+    terminal.wait_gone("fathom");
+    terminal.keys("\x12");
+    terminal.wait_for("New title  Where do whales sleep?");
+    terminal.keys("\x15Cetacea\r");
+    terminal.wait_for("that chat is called \"Cetacea\" now");
+    // The filter stands: what no longer matches is out of the list.
+    terminal.keys("\x15");
+    terminal.wait_until("both chats", |s| s.contains("Cetacea") && s.contains("fathom"));
+    let kept = data_dir(&terminal.home).join("chats/20260101-000000.jsonl");
+    assert!(std::fs::read_to_string(kept).unwrap().ends_with("\"title\":\"Cetacea\"}\n"));
+}
+
+#[test]
 fn a_chat_is_renamed_exported_and_imported() {
     let terminal = with_chats();
     terminal.line("/resume 20260101-000000");
     terminal.wait_for("upright");
     terminal.line("/rename Whales at rest");
+    terminal.wait_for("this chat is called \"Whales at rest\" now");
     let path = terminal.home.path().join("chat");
     let path = path.to_str().unwrap();
     for ending in ["md", "json", "txt"] {
@@ -59,7 +78,7 @@ fn a_chat_is_renamed_exported_and_imported() {
     terminal.line(&format!("/import {path}.json"));
     terminal.wait_for("upright");
     terminal.line("/sessions");
-    terminal.wait_until("the chat and its copy", |s| s.matches("Whales").count() + s.matches("whales").count() >= 2);
+    terminal.wait_until("the chat and its copy", |s| s.matches("Whales at rest").count() >= 2);
 }
 
 #[test]

@@ -10,11 +10,12 @@ use crate::commands::{Detailed, told};
 use crate::config::Settings;
 use crate::engine::EngineHandle;
 use crate::engine::protocol::{
-    Command, Event, Failure, FailureKind, FinishReason, GenerationId, GenerationStats, LoadRequest, Message, ModelInfo,
-    Prompt, Request, Role,
+    Budget, Command, Event, Failure, FailureKind, FinishReason, GenerationId, GenerationStats, LoadRequest, Message,
+    ModelInfo, Prompt, Request, Role,
 };
 use crate::session::{self, ChatMessage, OpenChat, Record, Store};
 use crate::size::{format_budget, format_size};
+use crate::tui::{counted, shown_name};
 
 /// What comes after a line.
 pub(super) enum Next {
@@ -290,9 +291,10 @@ impl Conversation {
                     remark_failure(&failure, remarks)?;
                 }
             }
-            Event::BudgetSet { budget, bytes } => {
-                writeln!(remarks, "the budget is {} ({})", format_budget(budget), format_size(bytes))?;
-            }
+            Event::BudgetSet { budget, bytes } => match budget {
+                Budget::Bytes(_) => writeln!(remarks, "the budget is {}", format_size(bytes))?,
+                other => writeln!(remarks, "the budget is {} ({})", format_size(bytes), format_budget(other))?,
+            },
             Event::Notice(text) => writeln!(remarks, "{text}")?,
             Event::Loading { .. } | Event::Started { .. } => {}
         }
@@ -351,7 +353,7 @@ fn remark_failure(failure: &Failure, remarks: &mut impl Write) -> io::Result<()>
 pub(super) fn describe_model(model: &ModelInfo) -> String {
     format!(
         "{}, {}, {} layers, {}, context {}",
-        model.name,
+        shown_name(model),
         model.quantization,
         model.layers,
         format_size(model.weights_bytes),
@@ -361,8 +363,8 @@ pub(super) fn describe_model(model: &ModelInfo) -> String {
 
 pub(super) fn describe_answer(stats: &GenerationStats) -> String {
     format!(
-        "{} tokens, {:.1} tok/s, the first after {:.1} s, {} read",
-        stats.generated_tokens,
+        "{}, {:.1} tok/s, the first after {:.1} s, {} read",
+        counted(stats.generated_tokens as usize, "token"),
         stats.decode_tok_s,
         stats.ttft_s,
         format_size(stats.prefill_streamed_bytes + stats.decode_streamed_bytes)

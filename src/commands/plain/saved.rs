@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use super::conversation::Conversation;
 use crate::engine::protocol::Command;
 use crate::session::{Record, export};
+use crate::tui::counted;
 
 impl Conversation {
     /// The commands about saved chats.
@@ -20,7 +21,7 @@ impl Conversation {
                 let opened = if rest.is_empty() { self.store.open_latest() } else { self.store.open(rest) };
                 match opened {
                     Ok(chat) => {
-                        writeln!(out, "{}, {} messages", chat.summary.title, chat.messages.len())?;
+                        writeln!(out, "{}, {}", chat.summary.title, counted(chat.messages.len(), "message"))?;
                         write!(out, "{}", export::text(&chat.messages))?;
                         self.open(chat);
                         self.engine.send(Command::Reset);
@@ -64,12 +65,15 @@ impl Conversation {
                 Err(error) => error,
             },
             "/import" => match export::import(rest) {
-                Ok(messages) => {
+                Ok((title, messages)) => {
                     self.forget_chat();
                     self.store.new_chat();
-                    writeln!(out, "{} messages", messages.len())?;
+                    writeln!(out, "{}", counted(messages.len(), "message"))?;
                     for message in messages {
                         self.say(message);
+                    }
+                    if !title.is_empty() {
+                        let _ = self.store.append(Record::Title { title });
                     }
                     self.engine.send(Command::Reset);
                     return Ok(());
@@ -80,7 +84,7 @@ impl Conversation {
                 Ok(chats) if chats.is_empty() => return writeln!(out, "no chat has been saved yet"),
                 Ok(chats) => {
                     for chat in chats {
-                        writeln!(out, "{}  {}, {} messages", chat.id, chat.title, chat.messages)?;
+                        writeln!(out, "{}  {}, {}", chat.id, chat.title, counted(chat.messages, "message"))?;
                     }
                     return Ok(());
                 }

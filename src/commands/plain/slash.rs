@@ -13,6 +13,7 @@ use crate::sanitize::sanitize;
 use crate::size::{BudgetChange, format_size, parse_budget_change};
 use crate::small_file;
 use crate::suggest::closest;
+use crate::tui::counted;
 
 /// The commands, with what each does, in the order of `/help`.
 const COMMANDS: &[(&str, &str)] = &[
@@ -132,8 +133,9 @@ impl Conversation {
             "/find" => self.find(rest, out, remarks)?,
             "/undo" => {
                 self.take_back(Role::Assistant);
-                if !self.take_back(Role::User) {
-                    writeln!(remarks, "there is nothing to take back")?;
+                match self.take_back(Role::User) {
+                    true => writeln!(remarks, "taken back; {} left", counted(self.messages.len(), "message"))?,
+                    false => writeln!(remarks, "there is nothing to take back")?,
                 }
             }
             "/clear" | "/new" => {

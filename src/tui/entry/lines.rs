@@ -7,6 +7,7 @@ use super::{Body, Entry, NoteKind};
 use crate::engine::protocol::{FinishReason, GenerationStats, Role};
 use crate::session::ChatMessage;
 use crate::size::format_size;
+use crate::tui::figures::counted;
 use crate::tui::markdown::{self, Block, Look};
 use crate::tui::wrap::{Break, Run, text_width, truncate, wrap};
 
@@ -135,8 +136,8 @@ fn note(kind: NoteKind, text: &str, columns: usize, look: Look) -> Vec<Line<'sta
 pub fn summary(stats: &GenerationStats, dot: &str) -> String {
     let read = stats.prefill_streamed_bytes + stats.decode_streamed_bytes;
     format!(
-        "{} tokens {dot} {} tok/s {dot} first after {:.1} s {dot} {} read",
-        stats.generated_tokens,
+        "{} {dot} {} tok/s {dot} first after {:.1} s {dot} {} read",
+        counted(stats.generated_tokens as usize, "token"),
         crate::tui::figures::rate(stats.decode_tok_s as f32),
         stats.ttft_s,
         format_size(read),
@@ -151,7 +152,12 @@ fn footer(message: &ChatMessage, live: bool, columns: usize, look: Look) -> Vec<
     match message.reason {
         Some(FinishReason::Cancelled) => parts.push("stopped".to_owned()),
         Some(FinishReason::Length) => parts.push("length limit reached, /continue goes on".to_owned()),
-        Some(FinishReason::ContextFull) => parts.push("context full".to_owned()),
+        Some(FinishReason::ContextFull) => {
+            parts.push(match message.stats.as_ref().map_or(0, |s| s.context_by_budget) {
+                0 => "context full".to_owned(),
+                tokens => format!("context full: the budget leaves room for {tokens} tokens"),
+            })
+        }
         Some(FinishReason::Stop) | None => {}
     }
     if let Some(stats) = &message.stats {

@@ -85,6 +85,21 @@ fn another_width_keeps_the_same_part_at_the_top() {
 }
 
 #[test]
+fn lines_that_only_became_more_by_another_width_are_not_new() {
+    let mut t = long();
+    t.prepare(100, 20);
+    t.up(30);
+    t.prepare(40, 20);
+    assert_eq!(t.new_lines(), 0);
+    said(&mut t, Role::User, "this is new");
+    t.prepare(40, 20);
+    assert!(t.new_lines() >= 2, "{}", t.new_lines());
+    let new = t.new_lines();
+    t.prepare(100, 20);
+    assert!((1..=new).contains(&t.new_lines()), "{}", t.new_lines());
+}
+
+#[test]
 fn scrolling_down_to_the_end_follows_again() {
     let mut transcript = transcript();
     (0..50).for_each(|n| said(&mut transcript, Role::User, &format!("message {n}")));

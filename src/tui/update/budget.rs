@@ -33,6 +33,18 @@ pub(super) fn step(app: &mut App, share: f64) -> Effects {
     set(app, Budget::Bytes(target))
 }
 
+/// Says so where a new budget changed what the context holds.
+pub(super) fn tell_context(app: &mut App) {
+    let now = app.context();
+    let Some(before) = app.context_before.take().filter(|before| *before != now) else { return };
+    let text = format!("the context holds {now} tokens now, before {before}");
+    app.status = Some(match app.status.take() {
+        Some(said) if said.starts_with("budget ") => format!("{said}; {text}"),
+        Some(other) => other,
+        None => text,
+    });
+}
+
 fn stepped(bytes: u64, share: f64) -> u64 {
     // Whole MiB, so that a step back undoes a step on in sight.
     let mebibytes = (bytes as f64 * (1.0 + share) / f64::from(1 << 20)).round().max(1.0);

@@ -30,7 +30,7 @@ pub(super) fn run(app: &mut App, slash: Slash, argument: &str) -> Effects {
         Slash::Continue => return conversation::go_on(app),
         Slash::Edit => return conversation::after_stop(app, Then::Edit(number)),
         Slash::Undo => return conversation::after_stop(app, Then::Undo),
-        Slash::Fork => return conversation::fork(app, number),
+        Slash::Fork => return conversation::after_stop(app, Then::Fork(number)),
         Slash::Clear => return conversation::after_stop(app, Then::Clear),
         Slash::Copy => return copy(app, argument),
         Slash::Find => find(app, argument),
@@ -43,13 +43,18 @@ pub(super) fn run(app: &mut App, slash: Slash, argument: &str) -> Effects {
             app.overlay = Some(Overlay::Chats(Picker::new(&picker::chat_names(app))));
             return vec![Effect::Job(Job::ListChats)];
         }
-        Slash::Resume if argument.is_empty() => return vec![Effect::Job(Job::OpenLatest)],
-        Slash::Resume => return conversation::after_stop(app, Then::Open(argument.to_owned())),
+        Slash::Resume => {
+            let job = if argument.is_empty() { Job::OpenLatest } else { Job::OpenChat(argument.to_owned()) };
+            return conversation::after_stop(app, Then::Another(job));
+        }
         Slash::Rename => {
-            return with_argument(app, slash, argument, |title| Effect::Job(Job::Append(Record::Title { title })))
-                .into_iter()
-                .inspect(|_| app.title = Some(argument.to_owned()))
-                .collect();
+            let effects =
+                with_argument(app, slash, argument, |title| Effect::Job(Job::Append(Record::Title { title })));
+            if !effects.is_empty() {
+                app.title = Some(argument.to_owned());
+                app.status = Some(format!("this chat is called {argument:?} now"));
+            }
+            return effects;
         }
         Slash::Delete if argument == "undo" => return vec![Effect::Job(Job::UndeleteChat)],
         Slash::Delete => {
@@ -58,7 +63,10 @@ pub(super) fn run(app: &mut App, slash: Slash, argument: &str) -> Effects {
         }
         Slash::Search => return with_argument(app, slash, argument, |a| Effect::Job(Job::Search(a))),
         Slash::Export => return export(app, argument),
-        Slash::Import => return with_argument(app, slash, argument, |a| Effect::Job(Job::Import(a))),
+        Slash::Import if !argument.is_empty() => {
+            return conversation::after_stop(app, Then::Another(Job::Import(argument.to_owned())));
+        }
+        Slash::Import => app.status = Some(format!("/import {}", slash.arguments())),
         Slash::Pager => return vec![Effect::Pager(crate::session::export::text(&said(app)))],
         Slash::Stats => stats(app),
         Slash::Memory => super::keys::zoom(app, Panel::Memory),

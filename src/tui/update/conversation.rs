@@ -147,7 +147,8 @@ fn perform(app: &mut App, then: Then) -> Effects {
         Then::Undo => undo(app),
         Then::Edit(number) => edit(app, number),
         Then::Clear => super::commands::new_chat(app),
-        Then::Open(id) => vec![Effect::Job(Job::OpenChat(id))],
+        Then::Fork(number) => fork(app, number),
+        Then::Another(job) => vec![Effect::Job(job)],
     }
 }
 
@@ -185,7 +186,7 @@ pub(super) fn finished(app: &mut App, reason: Option<FinishReason>, stats: Optio
         );
     }
     let then = app.then.take();
-    let opens = matches!(then, Some(Then::Open(_)));
+    let opens = matches!(then, Some(Then::Another(_)));
     if let Some(then) = then {
         effects.extend(perform(app, then));
     }

@@ -53,6 +53,8 @@ pub(super) fn event(app: &mut App, event: Event) -> Effects {
                 Budget::Bytes(_) => String::new(),
                 other => format!(" ({})", format_budget(other)),
             };
+            // The figures of the new budget come a little later, and with them the context.
+            app.context_before = Some(app.context());
             app.status = Some(format!("budget {}{asked}", format_size(bytes)));
         }
         Event::Notice(text) => notice(app, text),

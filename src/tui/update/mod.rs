@@ -60,6 +60,7 @@ pub fn update(app: &mut App, msg: Msg) -> Effects {
         Msg::Figures(snapshot) => {
             if !app.frozen {
                 app.snapshot = snapshot;
+                budget::tell_context(app);
             }
             Vec::new()
         }

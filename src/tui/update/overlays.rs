@@ -3,7 +3,7 @@
 use crossterm::event::{KeyCode, KeyModifiers};
 
 use super::{Effects, budget, conversation};
-use crate::tui::app::{App, Then};
+use crate::tui::app::{App, Renaming, Then};
 use crate::tui::keymap::{Action, Key};
 use crate::tui::message::{Effect, Job};
 use crate::tui::overlay::{Overlay, Picker, SortBy};
@@ -13,6 +13,9 @@ use crate::tui::view::layers;
 const HELP_PAGE: u16 = 10;
 
 pub(super) fn key(app: &mut App, key: Key, action: Option<Action>) -> Effects {
+    if let Some(renaming) = app.renaming.take() {
+        return rename(app, renaming, key, action);
+    }
     if key.code == KeyCode::Esc || action == Some(Action::Interrupt) {
         if let Some(Overlay::Models(_)) = app.overlay
             && app.pulling().is_some()
@@ -98,10 +101,16 @@ pub(super) fn key(app: &mut App, key: Key, action: Option<Action>) -> Effects {
         Overlay::Chats(mut picker) => {
             let chosen = picker.chosen().and_then(|i| app.chats.get(i)).map(|c| c.id.clone());
             match (key.code, chosen) {
-                (KeyCode::Enter, Some(id)) => return conversation::after_stop(app, Then::Open(id)),
+                (KeyCode::Enter, Some(id)) => {
+                    return conversation::after_stop(app, Then::Another(Job::OpenChat(id)));
+                }
                 (KeyCode::Delete, Some(id)) => {
                     app.overlay = Some(Overlay::Chats(picker));
-                    return vec![Effect::Job(Job::DeleteChat(Some(id))), Effect::Job(Job::ListChats)];
+                    return vec![Effect::Job(Job::DeleteChat(Some(id)))];
+                }
+                (KeyCode::Char('r'), Some(id)) if key.modifiers == KeyModifiers::CONTROL => {
+                    let title = app.chats.iter().find(|c| c.id == id).map(|c| c.title.clone()).unwrap_or_default();
+                    app.renaming = Some(Renaming { id, title });
                 }
                 _ => picker_key(&mut picker, key, &picker::chat_names(app)),
             }
@@ -109,6 +118,29 @@ pub(super) fn key(app: &mut App, key: Key, action: Option<Action>) -> Effects {
             Vec::new()
         }
     }
+}
+
+/// A key while a saved chat's title is written: Enter takes it, Esc leaves the chat as it was.
+fn rename(app: &mut App, mut renaming: Renaming, key: Key, action: Option<Action>) -> Effects {
+    match key.code {
+        _ if action == Some(Action::Interrupt) => return Vec::new(),
+        KeyCode::Esc => return Vec::new(),
+        KeyCode::Enter => {
+            let title = renaming.title.trim().to_owned();
+            return match title.is_empty() {
+                true => Vec::new(),
+                false => vec![Effect::Job(Job::Rename { id: renaming.id, title }), Effect::Job(Job::ListChats)],
+            };
+        }
+        KeyCode::Backspace => {
+            renaming.title.pop();
+        }
+        KeyCode::Char('u') if key.modifiers == KeyModifiers::CONTROL => renaming.title.clear(),
+        KeyCode::Char(c) if key.modifiers.is_empty() => renaming.title.push(c),
+        _ => {}
+    }
+    app.renaming = Some(renaming);
+    Vec::new()
 }
 
 /// What another selected row asks for.
@@ -198,6 +230,10 @@ fn picker_key(picker: &mut Picker, key: Key, names: &[String]) {
 /// A paste into the field of what lies over the chat.
 pub(super) fn paste(app: &mut App, text: &str) -> Effects {
     let line = text.lines().next().unwrap_or_default();
+    if let Some(renaming) = &mut app.renaming {
+        renaming.title.push_str(line);
+        return Vec::new();
+    }
     let names = match app.overlay {
         Some(Overlay::Models(_)) => picker::model_names(app),
         _ => picker::chat_names(app),

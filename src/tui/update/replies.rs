@@ -37,12 +37,22 @@ pub(super) fn reply(app: &mut App, reply: Reply) -> Effects {
             }
         }
         Reply::Deleted { title, current } => {
+            let mut effects = vec![Effect::Job(Job::ListChats)];
             if current {
+                // An answer under way goes with its chat.
+                effects.extend(app.answer.take().map(|_| Effect::Cancel));
                 app.transcript.clear();
                 app.title = None;
                 app.dropped = 0;
             }
             app.status = Some(format!("deleted {title:?}; /delete undo brings it back"));
+            return effects;
+        }
+        Reply::Renamed { title, current } => {
+            if current {
+                app.title = Some(title.clone());
+            }
+            app.status = Some(format!("that chat is called {title:?} now"));
         }
         Reply::Undeleted(summary) => {
             app.status = Some(format!("{:?} is back: /resume {}", summary.title, summary.id));
@@ -50,7 +60,7 @@ pub(super) fn reply(app: &mut App, reply: Reply) -> Effects {
         }
         Reply::Found { wanted, hits } => found(app, &wanted, &hits),
         Reply::Exported(path) => app.status = Some(format!("written to {}", crate::tui::shown_path(&path))),
-        Reply::Imported(messages) => {
+        Reply::Imported { title, messages } => {
             app.transcript.clear();
             app.title = None;
             app.dropped = 0;
@@ -58,6 +68,13 @@ pub(super) fn reply(app: &mut App, reply: Reply) -> Effects {
             for message in messages {
                 app.transcript.push(Entry::message(message.clone()));
                 effects.push(Effect::Job(Job::Append(crate::session::Record::Message(message))));
+            }
+            if !title.is_empty() {
+                effects.push(Effect::Job(Job::Append(crate::session::Record::Title { title: title.clone() })));
+                app.title = Some(title);
+            }
+            if let Some(queued) = app.queued.take() {
+                effects.extend(conversation::submit(app, &queued));
             }
             return effects;
         }

@@ -487,3 +487,137 @@ fn text_after_dropped_messages_is_shown_in_its_answer() {
     assert_eq!(texts.last(), Some(&"here it is"));
     assert_eq!(texts.iter().filter(|t| t.contains("no longer sent")).count(), 1, "{texts:?}");
 }
+
+fn shown(app: &mut App) -> String {
+    app.transcript.prepare(100, 100);
+    app.transcript.window().map(|line| format!("{line}\n")).collect()
+}
+
+/// A snapshot of the same figures with another context.
+fn holding(app: &App, context: u32) -> Msg {
+    Msg::Figures(Snapshot { context, ..(*app.snapshot).clone() }.into())
+}
+
+#[test]
+fn a_budget_that_changes_the_context_says_so() {
+    let mut app = ready();
+    enter(&mut app, "/budget 60M");
+    engine(&mut app, Event::BudgetSet { budget: Budget::Bytes(60 << 20), bytes: 60 << 20 });
+    assert_eq!(app.status.as_deref(), Some("budget 60.0 MiB"));
+    let figures = holding(&app, 1696);
+    update(&mut app, figures);
+    let said = "budget 60.0 MiB; the context holds 1696 tokens now, before 4096";
+    assert_eq!(app.status.as_deref(), Some(said));
+    // Later figures say nothing more, and a budget that leaves the context alone says nothing of it.
+    press(&mut app, "left");
+    let figures = holding(&app, 1700);
+    update(&mut app, figures);
+    assert_eq!(app.status, None);
+}
+
+#[test]
+fn where_the_budget_limits_the_context_the_words_and_the_footer_name_it() {
+    let mut app = ready();
+    enter(&mut app, "one");
+    answer(&mut app, "an answer", FinishReason::ContextFull);
+    let note = |app: &App| texts(app).last().map(|t| (*t).to_owned()).unwrap_or_default();
+    assert!(note(&app).starts_with("The context of 4096 tokens is full."), "{}", note(&app));
+    assert!(shown(&mut app).contains("context full \u{b7} 7 tokens"), "{}", shown(&mut app));
+    let figures = holding(&app, 192);
+    update(&mut app, figures);
+    enter(&mut app, "two");
+    let id = app.answer.as_ref().unwrap().id;
+    engine(&mut app, Event::Text { id, text: "short".into() });
+    let stats = Box::new(GenerationStats { context_by_budget: 192, generated_tokens: 1, ..GenerationStats::default() });
+    engine(&mut app, Event::Finished { id, reason: FinishReason::ContextFull, stats });
+    let said = "The context of 192 tokens, which is what the budget leaves room for, is full.";
+    assert!(note(&app).starts_with(said), "{}", note(&app));
+    let footer = "context full: the budget leaves room for 192 tokens \u{b7} 1 token \u{b7}";
+    assert!(shown(&mut app).contains(footer), "{}", shown(&mut app));
+}
+
+#[test]
+fn a_context_that_was_small_from_the_start_is_the_budgets_too() {
+    let mut app = ready();
+    if let Model::Ready(info) = &mut app.model {
+        info.context = 928;
+    }
+    let figures = holding(&app, 928);
+    update(&mut app, figures);
+    assert!(app.context_bound().contains("the budget leaves room for"));
+}
+
+#[test]
+fn steps_from_an_automatic_budget_begin_where_they_are_felt() {
+    let mut app = ready();
+    let mut figures = (*app.snapshot).clone();
+    figures.memory.budget = Budget::Auto;
+    figures.memory.budget_bytes = 20 << 30;
+    update(&mut app, Msg::Figures(figures.into()));
+    app.load.budget = Budget::Auto;
+    // All is in memory from 140 MiB on: a tenth less is of that, and more than all is refused in words.
+    assert_eq!(press(&mut app, "alt-="), []);
+    assert_eq!(app.status.as_deref(), Some("budget 140.0 MiB: everything is in memory"));
+    assert_eq!(press(&mut app, "alt-minus"), [Effect::SetBudget(Budget::Bytes(126 << 20))]);
+    assert_eq!(press(&mut app, "alt-="), [Effect::SetBudget(Budget::Bytes(139 << 20))]);
+}
+
+#[test]
+fn another_chat_is_opened_or_imported_only_once_the_answer_has_stopped() {
+    for (line, job) in [
+        ("/resume", Job::OpenLatest),
+        ("/resume 20260101-000000", Job::OpenChat("20260101-000000".into())),
+        ("/import chat.json", Job::Import("chat.json".into())),
+        ("/fork", Job::Fork { messages: 2 }),
+    ] {
+        let mut app = ready();
+        enter(&mut app, "one");
+        let id = app.answer.as_ref().unwrap().id;
+        engine(&mut app, Event::Text { id, text: "so far".into() });
+        assert_eq!(enter(&mut app, line), [Effect::Cancel], "{line}");
+        let stats = Box::default();
+        let effects = engine(&mut app, Event::Finished { id, reason: FinishReason::Cancelled, stats });
+        assert!(matches!(&effects[0], Effect::Job(Job::Append(Record::Message(m))) if m.content == "so far"), "{line}");
+        assert_eq!(effects.last(), Some(&Effect::Job(job)), "{line}");
+    }
+}
+
+#[test]
+fn an_answer_ends_with_the_chat_that_is_deleted() {
+    let mut app = ready();
+    enter(&mut app, "one");
+    let id = app.answer.as_ref().unwrap().id;
+    let effects = update(&mut app, Msg::Reply(Reply::Deleted { title: "one".into(), current: true }));
+    assert_eq!(effects, [Effect::Job(Job::ListChats), Effect::Cancel]);
+    engine(&mut app, Event::Text { id, text: "late".into() });
+    assert!(app.answer.is_none() && texts(&app).is_empty());
+}
+
+#[test]
+fn an_imported_chat_keeps_its_title() {
+    let mut app = ready();
+    let messages = vec![crate::session::ChatMessage::new(Role::User, "hi")];
+    let effects = update(&mut app, Msg::Reply(Reply::Imported { title: "Greetings".into(), messages }));
+    let title = Record::Title { title: "Greetings".into() };
+    assert_eq!(effects.last(), Some(&Effect::Job(Job::Append(title))));
+    assert_eq!(app.title.as_deref(), Some("Greetings"));
+}
+
+#[test]
+fn a_saved_chat_is_renamed_in_the_list() {
+    let mut app = ready();
+    enter(&mut app, "/sessions");
+    let chat = crate::session::Summary { id: "20260101-000000".into(), title: "old".into(), ..Default::default() };
+    update(&mut app, Msg::Reply(Reply::Chats(vec![chat])));
+    press(&mut app, "ctrl-r");
+    type_in(&mut app, "er");
+    press(&mut app, "esc");
+    assert!(matches!(app.overlay, Some(Overlay::Chats(_))) && app.renaming.is_none(), "Esc leaves only the title");
+    press(&mut app, "ctrl-r");
+    press(&mut app, "ctrl-u");
+    type_in(&mut app, "new q");
+    let effects = press(&mut app, "enter");
+    let rename = Job::Rename { id: "20260101-000000".into(), title: "new q".into() };
+    assert_eq!(effects, [Effect::Job(rename), Effect::Job(Job::ListChats)]);
+    assert!(matches!(&app.overlay, Some(Overlay::Chats(picker)) if picker.filter.is_empty()));
+}

@@ -9,7 +9,7 @@ use super::put;
 use crate::engine::protocol::Phase;
 use crate::size::format_size;
 use crate::tui::app::{App, Model, Pull};
-use crate::tui::figures::{byte_rate, duration};
+use crate::tui::figures::{byte_rate, counted, duration};
 use crate::tui::keymap::Action;
 use crate::tui::wrap::{text_width, truncate};
 
@@ -82,7 +82,9 @@ fn activity(app: &App) -> Option<(String, bool)> {
                 if left_s > 0.0 { format!(" {dot} {} left", duration(f64::from(left_s))) } else { String::new() };
             format!("reading prompt {done_tokens}/{total_tokens} {dot} layer {layer}/{layers}{left}")
         }
-        Phase::Decode if ours => format!("answering {dot} {} tokens", app.snapshot.speed.generated_tokens),
+        Phase::Decode if ours => {
+            format!("answering {dot} {}", counted(app.snapshot.speed.generated_tokens as usize, "token"))
+        }
         _ => match answer.prompt_tokens {
             Some((tokens, 0)) => format!("reading prompt of {tokens} tokens"),
             Some((tokens, reused)) => format!("reading prompt of {tokens} tokens, {reused} known already"),

@@ -11,7 +11,7 @@ use crate::tui::figures::rate;
 use crate::tui::forecast::outlook;
 use crate::tui::overlay::BudgetEditor;
 use crate::tui::update::edited_bytes;
-use crate::tui::wrap::{Break, Run, wrap};
+use crate::tui::wrap::{Break, Run, text_width, wrap};
 
 /// The slider's row, from the top.
 const SLIDER_ROW: u16 = 3;
@@ -36,12 +36,13 @@ pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect, editor: &BudgetEdit
         .collect();
     let (least, full) = (format_size(m.least_bytes), format_size(m.full_bytes));
     let gap = columns.saturating_sub(least.len() + full.len()).max(1);
+    let in_use = if area.width < 48 { String::new() } else { format!(", in use {}", format_size(m.rss_bytes)) };
     let mut lines = vec![
         Line::default(),
         Line::from(vec![
             Span::styled("Budget  ", t.heading),
             Span::styled(format_size(bytes), t.title),
-            Span::styled(format!("   now {}, in use {}", format_size(m.budget_bytes), format_size(m.rss_bytes)), t.dim),
+            Span::styled(format!("   now {}{in_use}", format_size(m.budget_bytes)), t.dim),
         ]),
         Line::default(),
         Line::from(slider),
@@ -54,16 +55,26 @@ pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect, editor: &BudgetEdit
         lines.extend(wrap(&runs, usize::from(body.width), &[], &[], Break::Words));
     }
     lines.push(Line::default());
-    lines.push(Line::from(vec![
-        Span::styled("type 80M, 60%, auto, 0 or +10%: ", t.dim),
-        Span::styled(editor.typed.clone(), t.text),
-    ]));
-    let typed_row = lines.len() - 1;
+    let ask = if body.width < 48 { "80M, 60%, auto, +10%: " } else { "type 80M, 60%, auto, 0 or +10%: " };
+    lines.push(Line::from(vec![Span::styled(ask, t.dim), Span::styled(editor.typed.clone(), t.text)]));
     if let Some(error) = &editor.error {
         lines.push(Line::styled(error.clone(), t.error));
     }
+    // The slider stays where the mouse finds it; below it the gaps go first, then the outlook, but not what is typed.
+    let room = usize::from(body.height);
+    let slider = usize::from(SLIDER_ROW) + 2;
+    while lines.len() > room
+        && let Some(gap) = lines.iter().skip(slider).position(|line| line.width() == 0)
+    {
+        lines.remove(slider + gap);
+    }
+    let typed_rows = 1 + usize::from(editor.error.is_some());
+    while lines.len() > room && lines.len() > slider + typed_rows {
+        lines.remove(lines.len() - typed_rows - 1);
+    }
+    let typed_row = lines.len() - typed_rows;
     put_lines(frame, body, lines);
-    let x = body.x + 32 + editor.typed.chars().count() as u16;
+    let x = body.x + text_width(ask) as u16 + editor.typed.chars().count() as u16;
     frame.set_cursor_position((x.min(body.right()), (body.y + typed_row as u16).min(body.bottom().saturating_sub(1))));
 }
 
@@ -104,7 +115,8 @@ fn forecast(app: &App, bytes: u64) -> Vec<Line<'static>> {
         o.resident * 100.0,
         format_size(o.streamed_bytes_per_token)
     ))];
-    let spare = (m.available_bytes + m.rss_bytes).saturating_sub(bytes);
+    // Beyond full residency nothing more is taken.
+    let spare = (m.available_bytes + m.rss_bytes).saturating_sub(bytes.min(m.full_bytes));
     if m.available_bytes > 0 {
         let text = format!("the machine would have {} left", format_size(spare));
         lines.push(Line::styled(text, if spare == 0 { t.warn } else { t.dim }));

@@ -62,8 +62,17 @@ fn hints(app: &App) -> Vec<(String, &'static str)> {
                 (word("Esc"), "back"),
             ]
         }
+        Some(Overlay::Chats(_)) if app.renaming.is_some() => {
+            vec![(word("Enter"), "take this title"), (word("^U"), "clear"), (word("Esc"), "leave it")]
+        }
         Some(Overlay::Chats(_)) => {
-            vec![(word("Enter"), "open"), (word("type"), "filter"), (word("Del"), "delete"), (word("Esc"), "back")]
+            vec![
+                (word("Enter"), "open"),
+                (word("type"), "filter"),
+                (word("^R"), "rename"),
+                (word("Del"), "delete"),
+                (word("Esc"), "back"),
+            ]
         }
         None if app.popup.is_some() => {
             vec![(word("Tab"), "complete"), (word("Up Down"), "choose"), (word("Esc"), "close")]

@@ -11,7 +11,7 @@ use crate::size::format_size;
 use crate::tui::app::App;
 use crate::tui::figures::micros;
 use crate::tui::overlay::SortBy;
-use crate::tui::wrap::truncate;
+use crate::tui::wrap::{text_width, truncate};
 
 /// Columns of the times table, its headings and the width of each.
 const TABLE: [(SortBy, &str, usize); 8] = [
@@ -108,7 +108,7 @@ pub(super) fn draw(frame: &mut Frame, app: &App, body: Rect, layer: usize, sort:
     put_lines(frame, Rect { height: 1, ..body }, [Line::from(title)]);
     put_lines(frame, parts.map, layers::map(app, body.width, Some(layer)));
     if let Some(figures) = all.get(layer) {
-        put_lines(frame, parts.selected, selected(app, layer, figures));
+        put_lines(frame, parts.selected, selected(app, layer, figures, body.width));
     }
     put_lines(frame, parts.tensors, tensor_lines(app, tensors, parts.tensors));
     put_lines(frame, parts.table, table(app, layer, sort, parts.table.height));
@@ -120,7 +120,7 @@ pub(super) fn draw(frame: &mut Frame, app: &App, body: Rect, layer: usize, sort:
 }
 
 /// What is known of the layer under the cursor, in two lines.
-fn selected(app: &App, layer: usize, l: &LayerFigures) -> [Line<'static>; 2] {
+fn selected(app: &App, layer: usize, l: &LayerFigures, columns: u16) -> Vec<Line<'static>> {
     let doing = match l.state {
         LayerState::Cold => "at rest",
         LayerState::Loading => "being read",
@@ -133,20 +133,27 @@ fn selected(app: &App, layer: usize, l: &LayerFigures) -> [Line<'static>; 2] {
     let kept = format_size(l.pinned_bytes.min(l.bytes));
     let times =
         |read, wait, compute| format!("read {}, wait {}, compute {}", micros(read), micros(wait), micros(compute));
-    [
-        Line::from(vec![
-            Span::styled(name, app.theme.title),
-            Span::raw(format!(": {}, {kept} kept in memory, {doing}", format_size(l.bytes))),
-        ]),
-        Line::styled(
-            format!(
-                "last {}; mean {}",
-                times(l.read_us, l.wait_us, l.compute_us),
-                times(l.mean_read_us, l.mean_wait_us, l.mean_compute_us)
-            ),
-            app.theme.dim,
-        ),
-    ]
+    let last = times(l.read_us, l.wait_us, l.compute_us);
+    let mean = times(l.mean_read_us, l.mean_wait_us, l.mean_compute_us);
+    let size = format_size(l.bytes);
+    // The first wording that fits.
+    let fitting = |wordings: [String; 3]| {
+        let fits = |text: &String| text_width(text) <= usize::from(columns);
+        let last = wordings[2].clone();
+        wordings.into_iter().find(fits).unwrap_or(last)
+    };
+    let sizes = fitting([
+        format!("{name}: {size}, {kept} kept in memory, {doing}"),
+        format!("{name}: {size}, {kept} kept, {doing}"),
+        format!("{name}: {kept} of {size} kept"),
+    ]);
+    let rest = sizes.strip_prefix(name.as_str()).unwrap_or_default().to_owned();
+    let figures = fitting([
+        format!("last {last}; mean {mean}"),
+        format!("last {last}; mean {}", mean.replace("read ", "").replace(" wait ", " ").replace(" compute ", " ")),
+        last,
+    ]);
+    vec![Line::from(vec![Span::styled(name, app.theme.title), Span::raw(rest)]), Line::styled(figures, app.theme.dim)]
 }
 
 /// The tensors, one below the other, in as many columns as there is room for.

@@ -77,7 +77,7 @@ pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect) {
     let rows = usize::from(area.height).saturating_sub(lines.len() + 1);
     let measured = app.snapshot.layers.iter().any(|l| l.compute_us > 0);
     if !measured && !app.snapshot.layers.is_empty() {
-        lines.push(Line::styled("times come with the first token", app.theme.dim));
+        lines.push(Line::styled("times come with an answer", app.theme.dim));
     } else if measured && rows > 0 {
         lines.push(Line::styled(format!("{:>4} {:>6} {:>6} {:>7}", "#", "read", "wait", "compute"), app.theme.dim));
         for i in window(app, rows) {

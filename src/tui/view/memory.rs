@@ -94,12 +94,19 @@ pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect) {
     let m = &app.snapshot.memory;
     let over = m.budget_bytes > 0 && m.rss_bytes > m.budget_bytes + (1 << 20);
     let style = if over { app.theme.error } else { app.theme.text };
-    let title = if app.frozen { "MEMORY (held)" } else { "MEMORY" };
+    let figures = of_budget(m);
+    // Where both do not fit, that the figures stand still is what must be known.
+    let roomy = usize::from(area.width) > text_width("MEMORY (held)") + text_width(&figures);
+    let title = match (app.frozen, roomy) {
+        (false, _) => "MEMORY",
+        (true, true) => "MEMORY (held)",
+        (true, false) => "HELD",
+    };
     put_lines(
         frame,
         area,
         [
-            titled(title, app.theme.title, vec![Span::styled(of_budget(m), style)], area.width),
+            titled(title, app.theme.title, vec![Span::styled(figures, style)], area.width),
             bar(app, area.width),
             legend(app, 0..2),
             legend(app, 2..4),

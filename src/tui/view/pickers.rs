@@ -8,11 +8,14 @@ use ratatui::text::{Line, Span};
 use super::{put, put_lines};
 use crate::size::format_size;
 use crate::tui::app::App;
-use crate::tui::figures::rate;
+use crate::tui::figures::{counted, rate};
 use crate::tui::options::CatalogEntry;
 use crate::tui::overlay::Picker;
 use crate::tui::picker;
 use crate::tui::wrap::{Break, Run, text_width, truncate, wrap};
+
+/// Rows say less on narrower screens.
+const NARROW: u16 = 64;
 
 /// Draws title, filter and rows; returns the area under them.
 fn list(frame: &mut Frame, app: &App, area: Rect, title: &str, picker: &Picker, rows: &[String], height: u16) -> Rect {
@@ -39,6 +42,14 @@ fn list(frame: &mut Frame, app: &App, area: Rect, title: &str, picker: &Picker, 
         let style = if chosen { app.theme.selection } else { Style::new() };
         put(frame, body.x, y, Line::styled(text, style), body.width);
     }
+    // What does not fit is said to be there.
+    let (all, shown) = (picker.matches.len(), (first + height).min(picker.matches.len()));
+    if all > height {
+        let arrow = if shown < all { format!(" {}", app.glyphs.down) } else { String::new() };
+        let text = format!(" {shown} of {all}{arrow}");
+        let columns = text_width(&text) as u16;
+        put(frame, body.right().saturating_sub(columns), body.y, Line::styled(text, app.theme.key), columns);
+    }
     let used = 1 + height as u16;
     Rect { y: body.y + used, height: body.height.saturating_sub(used), ..body }
 }
@@ -59,7 +70,8 @@ pub(super) fn chat_rows(app: &App, area: Rect) -> u16 {
 }
 
 pub(super) fn draw_models(frame: &mut Frame, app: &App, area: Rect, picker: &Picker) {
-    let name_columns = app.catalog.iter().map(|e| text_width(&e.name)).max().unwrap_or(0).min(44);
+    let most_columns = if area.width < NARROW { usize::from(area.width / 2) } else { 44 };
+    let name_columns = app.catalog.iter().map(|e| text_width(&e.name)).max().unwrap_or(0).min(most_columns);
     let rows: Vec<String> = app
         .catalog
         .iter()
@@ -70,13 +82,14 @@ pub(super) fn draw_models(frame: &mut Frame, app: &App, area: Rect, picker: &Pic
                 Some(false) => "streams",
                 None => "",
             };
-            format!(
-                "{name:name_columns$}  {:7} {:>10}  {fits:8} {:15} {}",
-                e.quantization,
-                format_size(e.bytes),
-                state(app, e),
-                e.licence
-            )
+            let size = format_size(e.bytes);
+            if area.width < NARROW {
+                // What can be done with it before what it is.
+                let here = if e.installed.is_some() { "here" } else { "" };
+                return format!("{name:name_columns$} {size:>9} {here}");
+            }
+            let state = state(app, e);
+            format!("{name:name_columns$}  {:7} {size:>10}  {fits:8} {state:15} {}", e.quantization, e.licence)
         })
         .collect();
     let below = list(frame, app, area, "Models", picker, &rows, model_rows(app, area));
@@ -163,12 +176,27 @@ pub(super) fn draw_chats(frame: &mut Frame, app: &App, area: Rect, picker: &Pick
         .iter()
         .map(|c| {
             let branch = c.branch_of.as_ref().map_or_else(String::new, |from| format!("  branch of {}", begun(from)));
-            format!("{}  {:>3} messages  {}{branch}", begun(&c.id), c.messages, c.title)
+            let begun = begun(&c.id);
+            if area.width < NARROW {
+                // Month, day and time tell chats apart; the preview has the rest.
+                return format!("{} {}", begun.get(5..).unwrap_or(&begun), c.title);
+            }
+            format!("{begun}  {:>12}  {}{branch}", counted(c.messages, "message"), c.title)
         })
         .collect();
-    let below = list(frame, app, area, "Chats", picker, &rows, chat_rows(app, area));
+    let title = if app.renaming.is_some() { "New title" } else { "Chats" };
+    let shown = match &app.renaming {
+        Some(renaming) => &Picker { filter: renaming.title.clone(), ..picker.clone() },
+        None => picker,
+    };
+    let below = list(frame, app, area, title, shown, &rows, chat_rows(app, area));
     if let Some(chat) = picker.chosen().and_then(|i| app.chats.get(i)) {
-        let runs = [Run::new(chat.preview.clone(), app.theme.dim)];
+        let title = format!("{}\n", chat.title);
+        let mut runs = vec![Run::new(title, app.theme.title)];
+        if area.width < NARROW {
+            runs.push(Run::new(format!("{}\n", counted(chat.messages, "message")), app.theme.dim));
+        }
+        runs.push(Run::new(chat.preview.clone(), app.theme.dim));
         let lines = wrap(&runs, usize::from(below.width), &[], &[], Break::Words);
         put_lines(frame, Rect { y: below.y + 1, height: below.height.saturating_sub(1), ..below }, lines);
     }

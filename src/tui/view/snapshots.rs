@@ -287,3 +287,48 @@ fn the_cursor_stands_where_the_next_character_goes() {
     let position = terminal.get_cursor_position().unwrap();
     assert_eq!((position.x, position.y), (2 + 4, 21));
 }
+
+#[test]
+fn lists_that_do_not_fit_say_how_much_more_there_is() {
+    let mut app = samples::app();
+    samples::ready(&mut app);
+    type_in(&mut app, "/");
+    let all = crate::tui::slash::Slash::ALL.len();
+    assert!(text(&drawn(&mut app, (80, 24))).contains(&format!("8 of {all} \u{2193}")));
+    press(&mut app, "up");
+    assert!(text(&drawn(&mut app, (80, 24))).contains(&format!("{all} of {all}")));
+    press(&mut app, "ctrl-u");
+    enter(&mut app, "/sessions");
+    let chat = |n: u32| Summary { id: format!("2026010{}-00000{}", n / 10, n % 10), ..Summary::default() };
+    update(&mut app, Msg::Reply(Reply::Chats((0..30).map(chat).collect())));
+    assert!(text(&drawn(&mut app, (80, 24))).contains("11 of 30 \u{2193}"));
+    press(&mut app, "end");
+    assert!(text(&drawn(&mut app, (80, 24))).contains(" 30 of 30\n"));
+}
+
+#[test]
+fn what_stands_in_the_side_panels_is_whole() {
+    let mut app = samples::app();
+    samples::ready(&mut app);
+    app.frozen = true;
+    let mut figures = samples::figures();
+    figures.memory.rss_bytes = 112 << 20;
+    figures.memory.budget_bytes = 112 << 20;
+    figures.layers.iter_mut().for_each(|l| l.compute_us = 0);
+    app.snapshot = figures.into();
+    let screen = text(&drawn(&mut app, (120, 40)));
+    assert!(screen.contains("HELD       112.0 / 112.0 MiB \u{2502}"), "{screen}");
+    assert!(screen.contains("times come with an answer "), "{screen}");
+}
+
+#[test]
+fn a_budget_beyond_full_residency_takes_no_more_than_that() {
+    let mut app = samples::app();
+    samples::ready(&mut app);
+    let mut figures = samples::figures();
+    figures.memory.budget_bytes = 5 << 30;
+    app.snapshot = figures.into();
+    enter(&mut app, "/budget");
+    // 5 GiB and the 62 MiB held, less 140 MiB.
+    assert!(text(&drawn(&mut app, (80, 24))).contains("the machine would have 4.92 GiB left"));
+}

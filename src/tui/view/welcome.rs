@@ -32,8 +32,13 @@ fn opening(app: &App, area: Rect) -> Vec<Line<'static>> {
             runs.push(Run::new(full_name(info), t.title));
             let bytes = app.snapshot.memory.budget_bytes;
             let kept = match outlook(app, bytes) {
-                Some(o) if o.resident >= 0.995 => ", all to be kept in memory".to_owned(),
-                Some(o) => format!(", {:.0}% to be kept in memory, the rest streamed", o.resident * 100.0),
+                Some(o) if o.resident >= 0.995 => ", all of it to be pinned".to_owned(),
+                Some(o) => {
+                    format!(
+                        ", about {:.0}% to be pinned, less as the chat grows; the rest is streamed",
+                        o.resident * 100.0
+                    )
+                }
                 None => String::new(),
             };
             let (weights, budget) = (format_size(info.weights_bytes), format_size(bytes));

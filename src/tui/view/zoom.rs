@@ -18,7 +18,9 @@ pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect, panel: Panel, layer
         Panel::Layers => return layer_page::draw(frame, app, body, layer, sort),
         Panel::Speed => speed_lines(app, body.width),
     };
-    put_lines(frame, body, lines);
+    // Where not all fits, the gaps go first.
+    let over = lines.len() > usize::from(body.height);
+    put_lines(frame, body, lines.into_iter().filter(|line| !over || line.width() > 0));
 }
 
 /// Where the panel's lines stand.
@@ -43,7 +45,10 @@ fn memory_lines(app: &App, columns: u16) -> Vec<Line<'static>> {
     let mut lines = vec![
         Line::from(vec![
             Span::styled("MEMORY", t.heading),
-            Span::raw(format!("  {}  budget {}{}", memory::of_budget(m), format_budget(m.budget), held(app))),
+            Span::raw(match columns {
+                0..48 => format!("  {}{}", memory::of_budget(m), held(app)),
+                _ => format!("  {}  budget {}{}", memory::of_budget(m), format_budget(m.budget), held(app)),
+            }),
         ]),
         memory::bar(app, columns),
         Line::default(),
