@@ -31,10 +31,8 @@ fn long() -> Transcript {
 
 #[test]
 fn ten_megabytes_open_scroll_and_grow_without_being_laid_out_whole() {
-    let since = Instant::now();
     let mut transcript = long();
     transcript.prepare(100, 40);
-    let opened = since.elapsed();
     let bytes: usize = transcript.entries().iter().map(|e| e.text().len()).sum();
     assert!(bytes > 10_000_000, "{bytes}");
     let mut steps = Vec::new();
@@ -59,12 +57,12 @@ fn ten_megabytes_open_scroll_and_grow_without_being_laid_out_whole() {
     let of = |e: &Entry| (0..e.known_parts()).filter(|part| e.lines(*part).is_some()).count();
     let laid_out: usize = transcript.entries().iter().map(of).sum();
     assert!(laid_out < 400, "{laid_out} parts are laid out");
-    // What is aimed at is a small part of this, and `benches/screen.rs` measures it; test machines are shared.
+    // What is aimed at is a small part of this, and `benches/screen.rs` measures it, and how long opening takes: a test
+    // machine may stand still for as long as it likes, but not in each of many steps.
     let median = |times: &mut Vec<Duration>| {
         times.sort();
         times[times.len() / 2]
     };
-    assert!(opened < Duration::from_secs(10), "opening took {opened:?}");
     assert!(median(&mut steps) < Duration::from_millis(100), "a step took {steps:?}");
     assert!(median(&mut tokens) < Duration::from_millis(100), "a token took {tokens:?}");
 }
