@@ -70,12 +70,19 @@ impl Model {
         let mut layout = Layout::new(gguf, &hp)?;
         let matrices = std::mem::take(&mut layout.matrices);
         let paths: Vec<_> = gguf.parts().iter().map(|part| part.path.clone()).collect();
+        let mut types = Vec::new();
+        for matrix in &matrices {
+            if !types.contains(&matrix.ty) {
+                types.push(matrix.ty);
+            }
+        }
         let store = WeightStore::open(&paths, &matrices, options.store)?;
         let rope = Rope::new(&hp, &layout, options.context);
         let cache = KvCache::new(&hp, options.kv);
         let pool = Pool::new(options.threads);
         let shape = ScratchShape {
             kernels: options.kernels,
+            types,
             threads: pool.threads(),
             kv: *cache.layout(),
             context: options.context,

@@ -1,13 +1,16 @@
 //! The buffers of a pass, sized once for the largest batch of positions.
 
 use super::hyperparameters::{Experts, Hyperparameters};
+use crate::gguf::TensorType;
 use crate::kernels::ops::{AttentionScratch, KvLayout};
 use crate::kernels::{Activations, Kernels};
 
 /// What the sizes of the buffers follow from, beside the header.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ScratchShape {
     pub kernels: Kernels,
+    /// The types of the matrices, each once: activations take other forms for others.
+    pub types: Vec<TensorType>,
     pub threads: usize,
     pub kv: KvLayout,
     /// Positions that the context may come to hold.
@@ -105,7 +108,7 @@ impl Scratch {
             work: vec![0.0; work_len(hp, positions)],
             rows: vec![0; positions.min(EMBEDDING_ROWS) * shape.row_bytes],
             logits: vec![0.0; logit_rows * hp.vocabulary],
-            activations: Activations::new(shape.kernels, longest_row(hp), positions),
+            activations: Activations::for_types(shape.kernels, longest_row(hp), positions, &shape.types),
             attention: AttentionScratch::new(shape.threads, hp.heads, &shape.kv, shape.context),
             experts: hp.experts.map(|experts| ExpertScratch {
                 router: vec![0.0; positions * experts.count],
@@ -116,10 +119,11 @@ impl Scratch {
                 gathered: vec![0.0; expert_rows(positions, &experts) * hp.width],
                 members: Vec::with_capacity(positions),
                 order: Vec::new(),
-                activations: Activations::new(
+                activations: Activations::for_types(
                     shape.kernels,
                     hp.width.max(experts.ffn),
                     expert_rows(positions, &experts),
+                    &shape.types,
                 ),
             }),
         }
@@ -127,7 +131,7 @@ impl Scratch {
 
     /// Bytes that [`Scratch::new`] takes, for the ledger.
     pub fn bytes_for(hp: &Hyperparameters, shape: &ScratchShape, positions: usize, logit_rows: usize) -> usize {
-        let activations = Activations::bytes_for(shape.kernels, longest_row(hp), positions);
+        let activations = Activations::bytes_for_types(shape.kernels, longest_row(hp), positions, &shape.types);
         let rows = positions.min(EMBEDDING_ROWS) * shape.row_bytes;
         let dense = rows
             + 4 * (positions * (2 * hp.width + beside_width(hp)) + work_len(hp, positions))
@@ -136,9 +140,36 @@ impl Scratch {
         let experts = hp.experts.map_or(0, |experts| {
             let rows = expert_rows(positions, &experts);
             let floats = positions * (experts.count + 2 * experts.used + hp.width + 2) + rows * hp.width;
-            4 * floats + Activations::bytes_for(shape.kernels, hp.width.max(experts.ffn), rows)
+            4 * floats + Activations::bytes_for_types(shape.kernels, hp.width.max(experts.ffn), rows, &shape.types)
         });
         let attention = AttentionScratch::bytes_for(shape.threads, hp.heads, &shape.kv, shape.context);
         dense + attention + experts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::gguf::Gguf;
+    use crate::kernels::Arithmetic;
+    use crate::kernels::ops::KvElement;
+    use crate::model::{Model, ModelOptions};
+    use crate::weights::StoreOptions;
+
+    #[test]
+    fn a_position_has_room_for_the_forms_that_the_models_own_types_take_and_no_other() {
+        // 3 layers of width 64, a network of 96, all Q8_0.
+        let gguf = Gguf::open("tests/data/models/llama.gguf".as_ref()).unwrap();
+        for (arithmetic, activations) in [(Arithmetic::Int8, 3 * (2 * 32 + 12)), (Arithmetic::Exact, 4 * 96)] {
+            let kernels = Kernels::new(arithmetic);
+            let options =
+                ModelOptions { kernels, threads: 1, kv: KvElement::F16, context: 256, store: StoreOptions::default() };
+            let model = Model::open(&gguf, options).unwrap();
+            let buffers = 4 * (2 * 64 + 2 * 96);
+            // From 64 positions on, no more rows of the embedding are read at once.
+            assert_eq!(model.scratch_bytes(164, 1) - model.scratch_bytes(64, 1), 100 * (buffers + activations));
+        }
     }
 }
