@@ -75,7 +75,9 @@ fn legend(app: &App, which: std::ops::Range<usize>) -> Line<'static> {
         spans.push(Span::styled(format!("{sign} "), *style));
         spans.push(Span::styled(format!("{name} "), app.theme.dim));
         let columns = LEGEND_COLUMNS.saturating_sub(3 + name.len());
-        spans.push(Span::styled(format!("{:<columns$}", mebibytes(*bytes)), app.theme.text));
+        // Four figures, so that the next entry stands apart.
+        let figure = if *bytes < 100 << 20 { mebibytes(*bytes) } else { (*bytes >> 20).to_string() };
+        spans.push(Span::styled(format!("{figure:<columns$}"), app.theme.text));
     }
     Line::from(spans)
 }

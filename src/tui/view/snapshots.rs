@@ -314,11 +314,13 @@ fn what_stands_in_the_side_panels_is_whole() {
     let mut figures = samples::figures();
     figures.memory.rss_bytes = 112 << 20;
     figures.memory.budget_bytes = 112 << 20;
+    figures.memory.pinned_bytes = 171 << 20;
     figures.layers.iter_mut().for_each(|l| l.compute_us = 0);
     app.snapshot = figures.into();
     let screen = text(&drawn(&mut app, (120, 40)));
     assert!(screen.contains("HELD       112.0 / 112.0 MiB \u{2502}"), "{screen}");
     assert!(screen.contains("times come with an answer "), "{screen}");
+    assert!(screen.contains("pinned 171  \u{2593} ring 8.0"), "{screen}");
 }
 
 #[test]
