@@ -92,7 +92,7 @@ pub fn write(recipe: &Recipe, path: &Path) -> anyhow::Result<u64> {
     write_unless(recipe, path, &AtomicBool::new(false)).map(Option::unwrap_or_default)
 }
 
-/// As [`write`], until `stop` is raised: then nothing is left, and there is no size.
+/// As [`write()`], until `stop` is raised: then nothing is left, and there is no size.
 fn write_unless(recipe: &Recipe, path: &Path, stop: &AtomicBool) -> anyhow::Result<Option<u64>> {
     recipe.check().map_err(anyhow::Error::msg)?;
     let mut partial = path.as_os_str().to_owned();

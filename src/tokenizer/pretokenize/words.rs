@@ -21,7 +21,7 @@ pub(crate) struct Words {
     pub(super) blanks: Blanks,
 }
 
-/// What counts as a word; before all but [`Word::Ascii`] may stand one `[^\r\n\p{L}\p{N}]`.
+/// What counts as a word; one `[^\r\n\p{L}\p{N}]` may stand before it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Word {
     /// `\p{L}+`
