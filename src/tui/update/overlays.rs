@@ -127,10 +127,12 @@ fn rename(app: &mut App, mut renaming: Renaming, key: Key, action: Option<Action
         KeyCode::Esc => return Vec::new(),
         KeyCode::Enter => {
             let title = renaming.title.trim().to_owned();
-            return match title.is_empty() {
-                true => Vec::new(),
-                false => vec![Effect::Job(Job::Rename { id: renaming.id, title }), Effect::Job(Job::ListChats)],
-            };
+            if title.is_empty() {
+                return Vec::new();
+            }
+            // Reading all chats anew may take its time; where the renaming fails, that brings the old title back.
+            app.chats.iter_mut().filter(|c| c.id == renaming.id).for_each(|c| c.title.clone_from(&title));
+            return vec![Effect::Job(Job::Rename { id: renaming.id, title }), Effect::Job(Job::ListChats)];
         }
         KeyCode::Backspace => {
             renaming.title.pop();

@@ -619,5 +619,6 @@ fn a_saved_chat_is_renamed_in_the_list() {
     let effects = press(&mut app, "enter");
     let rename = Job::Rename { id: "20260101-000000".into(), title: "new q".into() };
     assert_eq!(effects, [Effect::Job(rename), Effect::Job(Job::ListChats)]);
+    assert_eq!(app.chats[0].title, "new q", "the list need not be read again to show it");
     assert!(matches!(&app.overlay, Some(Overlay::Chats(picker)) if picker.filter.is_empty()));
 }
