@@ -5,6 +5,7 @@
 //!
 //! Not responsible for reading (`keys`) or for what a key does (`keymap`, `update`).
 
+use crate::sanitize::sanitize;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 
 /// What came.
@@ -76,6 +77,11 @@ impl Parser {
         !self.held.is_empty()
     }
 
+    /// Takes a paste as ended whose end has not come.
+    pub fn end_paste(&mut self) -> Option<Input> {
+        self.paste.take().map(Paste::finish)
+    }
+
     /// Nothing more has come: what has begun is all there is.
     pub fn settle(&mut self) -> Option<Input> {
         let held = std::mem::take(&mut self.held);
@@ -126,6 +132,13 @@ fn character(c: char, modifiers: KeyModifiers) -> Input {
     key(KeyCode::Char(c), modifiers | shift)
 }
 
+/// Whether a character may go to the screen: no control, and none that turns or hides others.
+fn is_shown(c: char) -> bool {
+    let mut bytes = [0; 4];
+    let text = c.encode_utf8(&mut bytes);
+    !c.is_control() && *sanitize(text) == *text
+}
+
 fn parse(held: &[u8]) -> Parsed {
     match held {
         [] | [0x1b] => Parsed::More,
@@ -159,7 +172,8 @@ fn plain(first: u8, held: &[u8]) -> Parsed {
         0x1c..=0x1f => control(first - 0x1c + b'4'),
         _ => match std::str::from_utf8(held) {
             Ok(text) => {
-                text.chars().next().map_or(Parsed::Nothing, |c| Parsed::Input(character(c, KeyModifiers::NONE)))
+                let shown = text.chars().next().filter(|c| is_shown(*c));
+                shown.map_or(Parsed::Nothing, |c| Parsed::Input(character(c, KeyModifiers::NONE)))
             }
             // Its end may be still to come.
             Err(e) if e.error_len().is_none() => Parsed::More,
@@ -275,7 +289,7 @@ fn char_key(number: u32, modifiers: KeyModifiers, kind: KeyEventKind) -> Parsed 
         Some('\t') => KeyCode::Tab,
         Some('\x1b') => KeyCode::Esc,
         Some('\x7f' | '\x08') => KeyCode::Backspace,
-        Some(c) if !c.is_control() => KeyCode::Char(c),
+        Some(c) if is_shown(c) => KeyCode::Char(c),
         _ => return Parsed::Nothing,
     };
     Parsed::Input(Input::Key(KeyEvent::new_with_kind(code, modifiers, kind)))
@@ -329,6 +343,22 @@ mod tests {
             other => format!("{other:?}"),
         };
         inputs(&[bytes], PLENTY).into_iter().map(name).collect()
+    }
+
+    #[test]
+    fn a_paste_whose_end_was_lost_can_be_ended() {
+        let (mut parser, mut out) = (Parser::default(), Vec::new());
+        parser.feed(b"\x1b[200~abc", PLENTY, |input| out.push(input));
+        assert_eq!((parser.end_paste(), parser.end_paste()), (Some(Input::Paste("abc".into())), None));
+        parser.feed(b"x", PLENTY, |input| out.push(input));
+        assert_eq!(out, [key(KeyCode::Char('x'), KeyModifiers::NONE)]);
+    }
+
+    #[test]
+    fn a_character_that_turns_the_others_round_is_no_key() {
+        for bytes in ["\u{202e}", "\x1b[8238u", "\u{2066}", "\x1b[27;1;8238~"] {
+            assert_eq!(inputs(&[bytes.as_bytes()], PLENTY), [], "{bytes:?}");
+        }
     }
 
     #[test]

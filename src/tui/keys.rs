@@ -7,16 +7,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::input::{Input, Parser};
 
 /// How long what follows an Esc may be in coming: a slow link may cut a key's sequence in two.
 const SEQUENCE_WITHIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
+const CTRL_C: u8 = 3;
+/// Events that wait at most; more of them wait in the terminal.
+const MOST_WAITING: usize = 512;
+
 /// Keys, pastes and mouse events while it lives; dropping it leaves the terminal's input to others.
 pub struct Keys {
-    events: UnboundedReceiver<Input>,
+    events: Receiver<Input>,
     /// Closing it ends the thread.
     stop: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
@@ -27,7 +31,7 @@ impl Keys {
     /// Pastes of more than `most_pasted` bytes are let pass.
     pub fn start(most_pasted: usize) -> io::Result<Keys> {
         let (stopped, stop) = io::pipe()?;
-        let (sender, events) = unbounded_channel();
+        let (sender, events) = channel(MOST_WAITING);
         let most_pasted = Arc::new(AtomicUsize::new(most_pasted));
         let most = most_pasted.clone();
         let thread =
@@ -47,6 +51,8 @@ impl Keys {
     /// Reads no more: the terminal's input is for others.
     pub fn pause(&mut self) {
         self.stop = None;
+        // The thread may be waiting for room.
+        self.events.close();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -66,7 +72,7 @@ impl Drop for Keys {
 }
 
 /// Hands events on until the terminal or the receiver is gone.
-fn forward(stopped: &PipeReader, events: &UnboundedSender<Input>, most_pasted: &AtomicUsize) {
+fn forward(stopped: &PipeReader, events: &Sender<Input>, most_pasted: &AtomicUsize) {
     let stdin = rustix::stdio::stdin();
     let mut parser = Parser::default();
     let mut bytes = [0; 4096];
@@ -74,7 +80,7 @@ fn forward(stopped: &PipeReader, events: &UnboundedSender<Input>, most_pasted: &
         let mut waits = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(stopped, PollFlags::IN)];
         match poll(&mut waits, parser.is_waiting().then_some(&SEQUENCE_WITHIN)) {
             Ok(0) => {
-                if parser.settle().is_some_and(|input| events.send(input).is_err()) {
+                if parser.settle().is_some_and(|input| events.blocking_send(input).is_err()) {
                     return;
                 }
                 continue;
@@ -94,7 +100,18 @@ fn forward(stopped: &PipeReader, events: &UnboundedSender<Input>, most_pasted: &
             Err(_) => return,
         };
         let mut open = true;
-        parser.feed(&bytes[..read], most_pasted.load(Ordering::Relaxed), |input| open &= events.send(input).is_ok());
+        // A paste whose end was lost would swallow every key: a Ctrl-C that comes alone is one.
+        if bytes[..read] == [CTRL_C]
+            && let Some(input) = parser.end_paste()
+        {
+            if events.blocking_send(input).is_err() {
+                return;
+            }
+            continue;
+        }
+        parser.feed(&bytes[..read], most_pasted.load(Ordering::Relaxed), |input| {
+            open = open && events.blocking_send(input).is_ok()
+        });
         if !open {
             return;
         }

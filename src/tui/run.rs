@@ -157,6 +157,8 @@ impl Loop {
             let deadline = due.into_iter().chain(wait_figures).chain(tick).min();
             tokio::select! {
                 biased;
+                // First, so that no flood of keys keeps the program alive.
+                signal = signals.next() => self.signal(signal)?,
                 input = self.keys.next() => {
                     match input {
                         Some(input) => self.input(input)?,
@@ -172,7 +174,6 @@ impl Loop {
                     }
                     self.draw()?;
                 }
-                signal = signals.next() => self.signal(signal)?,
                 event = self.events.recv(), if !engine_gone => match event {
                     Some(event) => {
                         let answering = self.app.answer.is_some();
@@ -300,7 +301,7 @@ impl Loop {
         self.app.now = Instant::now();
         view::prepare(&mut self.app);
         let app = &self.app;
-        self.screen.draw(|frame| view::draw(frame, app))?;
+        self.screen.draw(app.size, |frame| view::draw(frame, app))?;
         self.drawn = Instant::now();
         self.dirty = false;
         Ok(())

@@ -7,9 +7,9 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ThreadId;
 
-use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::layout::Rect;
+use ratatui::{Terminal, TerminalOptions, Viewport};
 
 /// Alternate screen, bracketed paste.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?2004h\x1b[0m\x1b[2J";
@@ -17,6 +17,7 @@ const MOUSE_ON: &[u8] = b"\x1b[?1000h\x1b[?1006h";
 const MOUSE_OFF: &[u8] = b"\x1b[?1006l\x1b[?1000l";
 /// Everything that any frame may have set: synchronised output, mouse, paste, colours, cursor, alternate screen.
 const LEAVE: &[u8] = b"\x1b[?2026l\x1b[?1006l\x1b[?1003l\x1b[?1002l\x1b[?1000l\x1b[?2004l\x1b[0m\x1b[?25h\x1b[?1049l";
+const CLEAR: &[u8] = b"\x1b[0m\x1b[2J";
 const BEGIN_FRAME: &[u8] = b"\x1b[?2026h";
 const END_FRAME: &[u8] = b"\x1b[?2026l";
 
@@ -94,9 +95,13 @@ fn write_out(mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Columns and rows.
+/// Columns and rows that are drawn on at most: a screen twice over is held in memory, and a window may claim any size.
+const MOST: (u16, u16) = (500, 200);
+
+/// Columns and rows to draw on.
 pub fn size() -> io::Result<(u16, u16)> {
-    crossterm::terminal::size()
+    let (columns, rows) = crossterm::terminal::size()?;
+    Ok((columns.min(MOST.0), rows.min(MOST.1)))
 }
 
 /// Gathers what the backend writes, so that a frame goes out in one piece.
@@ -118,17 +123,26 @@ impl Write for Gathered {
 pub struct Screen {
     terminal: Terminal<CrosstermBackend<Gathered>>,
     gathered: Gathered,
+    size: (u16, u16),
 }
 
 impl Screen {
     pub fn new() -> io::Result<Screen> {
         let gathered = Gathered::default();
-        let terminal = Terminal::new(CrosstermBackend::new(gathered.clone()))?;
-        Ok(Screen { terminal, gathered })
+        let backend = CrosstermBackend::new(gathered.clone());
+        let viewport = Viewport::Fixed(Rect::default());
+        let terminal = Terminal::with_options(backend, TerminalOptions { viewport })?;
+        Ok(Screen { terminal, gathered, size: (0, 0) })
     }
 
-    /// One frame, in synchronised output; nothing is written when nothing changed.
-    pub fn draw(&mut self, view: impl FnOnce(&mut ratatui::Frame)) -> io::Result<()> {
+    /// One frame of `size`, in synchronised output; nothing is written when nothing changed.
+    ///
+    /// The size is the caller's, who has laid the view out for it: the window may have another one by now.
+    pub fn draw(&mut self, size: (u16, u16), view: impl FnOnce(&mut ratatui::Frame)) -> io::Result<()> {
+        if self.size != size {
+            self.size = size;
+            self.clear()?;
+        }
         self.terminal.draw(view)?;
         self.send()
     }
@@ -136,8 +150,8 @@ impl Screen {
     /// Everything is drawn anew with the next frame.
     pub fn clear(&mut self) -> io::Result<()> {
         // `Terminal::clear` would ask the terminal for the cursor, and wait for an answer.
-        let (columns, rows) = size()?;
-        self.terminal.resize(Rect::new(0, 0, columns, rows))
+        self.gathered.0.borrow_mut().extend_from_slice(CLEAR);
+        self.terminal.resize(Rect::new(0, 0, self.size.0, self.size.1))
     }
 
     /// Writes bytes between frames.

@@ -126,7 +126,9 @@ fn the_screen_shows_a_hostile_model_without_obeying_it() {
     let out = terminal.home.path().join("chat");
     for ending in ["md", "json", "txt"] {
         terminal.line(&format!("/export {}.{ending}", out.display()));
-        terminal.wait_for(&format!("chat.{ending}"));
+        // What was typed names the file too.
+        let ending_of = |s: &str| s.lines().any(|l| l.contains("written to") && l.contains(&format!("chat.{ending}")));
+        terminal.wait_until("the file", ending_of);
         let written = std::fs::read(out.with_extension(ending)).unwrap();
         is_plain(&written, ending);
     }

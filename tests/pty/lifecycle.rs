@@ -121,6 +121,40 @@ fn a_storm_of_sizes_down_to_too_small_is_survived() {
 }
 
 #[test]
+fn a_window_that_claims_any_size_is_survived() {
+    let terminal = Terminal::chat(80, 24, &[]);
+    terminal.wait_ready();
+    for (columns, rows) in [(65535, 65535), (65535, 1), (1, 65535), (0, 0), (5000, 5000)] {
+        let before = terminal.byte_count();
+        terminal.claim_size(columns, rows);
+        terminal.signal("WINCH");
+        terminal.keys("x");
+        // Where it is too small there may be nothing to write.
+        let since = std::time::Instant::now();
+        while terminal.byte_count() == before && since.elapsed().as_millis() < 500 {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+    terminal.resize(100, 30);
+    terminal.wait_for("xxxxx");
+    terminal.keys("\x15/quit\r");
+    ends_well(terminal, "/quit");
+}
+
+#[test]
+fn a_paste_without_an_end_is_ended_by_ctrl_c() {
+    let terminal = Terminal::chat(80, 24, &[]);
+    terminal.wait_ready();
+    terminal.keys("\x1b[200~half a paste");
+    // Apart from the paste, as a hand is.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    terminal.keys("\x03");
+    terminal.wait_for("half a paste");
+    terminal.keys("\x15/quit\r");
+    ends_well(terminal, "/quit");
+}
+
+#[test]
 fn no_colour_is_written_where_none_is_wanted() {
     let home = tempfile::tempdir().unwrap();
     let terminal = Terminal::start(120, 40, &[], &[("NO_COLOR", "1")], home);

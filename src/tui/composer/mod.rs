@@ -18,6 +18,8 @@ const FOLD_CHARS: usize = 4000;
 const FOLDS_KEPT: usize = 4;
 /// Most steps that undo remembers.
 const UNDO_STEPS: usize = 200;
+/// And most bytes in all, but for the last step.
+const UNDO_BYTES: usize = 1 << 20;
 
 /// What an edit was, so that a run of typing is undone at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,8 +99,9 @@ impl Composer {
         let joins = edit == Edit::Typing && self.last_edit == Some(Edit::Typing);
         self.last_edit = Some(edit);
         if !joins {
-            if self.undo.len() >= UNDO_STEPS {
-                self.undo.remove(0);
+            let mut bytes: usize = self.undo.iter().map(|(text, _)| text.len()).sum();
+            while self.undo.len() >= UNDO_STEPS || (bytes > UNDO_BYTES && !self.undo.is_empty()) {
+                bytes -= self.undo.remove(0).0.len();
             }
             self.undo.push((self.text.clone(), self.cursor));
         }
@@ -433,6 +436,17 @@ mod tests {
         c.backspace();
         c.paste("other\n".repeat(20));
         assert_eq!((c.expanded(), c.expanded_bytes()), ("other\n".repeat(20), 120));
+    }
+
+    #[test]
+    fn undo_of_a_large_text_remembers_fewer_steps() {
+        let mut c = Composer::default();
+        c.set(&"x".repeat(UNDO_BYTES / 8));
+        for _ in 0..100 {
+            c.insert("word ");
+        }
+        let bytes: usize = c.undo.iter().map(|(text, _)| text.len()).sum();
+        assert!(bytes <= 2 * UNDO_BYTES && c.undo.len() >= 8, "{bytes} bytes, {} steps", c.undo.len());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::{Effects, budget, conversation, leave, overlays};
+use crate::size::format_size;
 use crate::tui::app::App;
 use crate::tui::completion;
 use crate::tui::keymap::{Action, Key};
@@ -174,7 +175,7 @@ pub(super) fn complete(app: &mut App) -> Effects {
 
 /// Editing keys, as readline has them.
 fn edit(app: &mut App, key: Key) -> Effects {
-    let columns = view::composer_columns(app);
+    let (columns, most) = (view::composer_columns(app), app.most_pasted_bytes());
     let c = &mut app.composer;
     let ctrl = key.modifiers == KeyModifiers::CONTROL;
     let alt = key.modifiers == KeyModifiers::ALT;
@@ -215,9 +216,18 @@ fn edit(app: &mut App, key: Key) -> Effects {
             return Vec::new();
         }
         KeyCode::Char(ch) if key.modifiers.is_empty() => {
-            // A key is one character; anything else a terminal slips in is not text.
-            if !ch.is_control() {
+            // As long as a message can be; and a key is one character, what else a terminal slips in is not text.
+            if c.text().len() < most && !ch.is_control() {
                 c.insert_char(ch);
+                if c.text().len() >= most {
+                    super::error(
+                        app,
+                        format!(
+                            "A message takes {} at the most: what is typed now is left out.",
+                            format_size(most as u64)
+                        ),
+                    );
+                }
             }
         }
         _ => return Vec::new(),
