@@ -6,7 +6,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::Detailed;
 use crate::engine::protocol::{
-    Command, Event, Failure, FinishReason, GenerationStats, LoadRequest, ModelInfo, Request, Snapshot,
+    Command, Event, Failure, FailureKind, FinishReason, GenerationStats, LoadRequest, ModelInfo, Request, Snapshot,
 };
 use crate::engine::{EngineHandle, EventReceiver};
 use crate::size::format_size;
@@ -118,8 +118,14 @@ async fn interrupted() {
 
 /// A failure as the command line reports it: one line, then the itemised list if there is one.
 pub fn describe(failure: &Failure) -> anyhow::Error {
-    let details = failure.shortfall.iter().flat_map(|shortfall| {
+    // Flags help only where a command is given again, not in a chat.
+    let advice = if failure.kind == FailureKind::Budget { "; raise --budget or lower --ctx" } else { "" };
+    Detailed { message: format!("{}{advice}", failure.message), details: details(failure).collect() }.into()
+}
+
+/// What the least that runs is made of, a line each.
+pub fn details(failure: &Failure) -> impl Iterator<Item = String> + '_ {
+    failure.shortfall.iter().flat_map(|shortfall| {
         shortfall.lines.iter().map(|line| format!("{:>10}  {}", format_size(line.bytes), line.what))
-    });
-    Detailed { message: failure.message.clone(), details: details.collect() }.into()
+    })
 }

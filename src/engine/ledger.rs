@@ -237,7 +237,7 @@ fn refused(shortfall: &plan::Shortfall) -> Failure {
     Failure {
         kind: FailureKind::Budget,
         message: format!(
-            "a budget of {} is under the {} that this model needs; raise --budget or lower --ctx",
+            "a budget of {} is under the {} that this model needs",
             format_size(shortfall.asked_bytes),
             format_size(shortfall.least_bytes)
         ),

@@ -51,7 +51,10 @@ pub fn import(path: &str) -> Result<(String, Vec<ChatMessage>), SessionError> {
     let file = Path::new(path);
     let text = small_file::read_text(file, MOST_BYTES).map_err(SessionError::io(file))?;
     let error = |message: String| SessionError::Import { path: path.to_owned(), message };
-    let exported: Exported = serde_json::from_str(&text).map_err(|e| error(e.to_string()))?;
+    // Of a file that is no JSON at all, where it stops being so helps nobody.
+    let value: serde_json::Value =
+        serde_json::from_str(&text).map_err(|_| error("this file is not JSON".to_owned()))?;
+    let exported: Exported = serde_json::from_value(value).map_err(|e| error(e.to_string()))?;
     if exported.format != FORMAT {
         return Err(error(format!("its format is {:?}, wanted is {FORMAT:?}", exported.format)));
     }
@@ -108,6 +111,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.json");
         std::fs::write(&path, "{}").unwrap();
-        assert!(import(path.to_str().unwrap()).unwrap_err().to_string().contains("not a chat exported"));
+        assert!(import(path.to_str().unwrap()).unwrap_err().to_string().contains("missing field"));
+        let markdown = write(folder.path().join("x.md").to_str().unwrap(), "", &[]).unwrap();
+        let said = import(markdown.to_str().unwrap()).unwrap_err().to_string();
+        assert!(said.contains("only the .json that /export writes") && !said.contains("line 1"), "{said}");
     }
 }

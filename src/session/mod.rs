@@ -69,7 +69,7 @@ pub enum SessionError {
     NotSaved,
     #[error("nothing was deleted in this run")]
     NothingDeleted,
-    #[error("{path}: not a chat exported by sipllm: {message}")]
+    #[error("{path}: only the .json that /export writes can be imported: {message}")]
     Import { path: String, message: String },
     #[error("{0}: ends in none of .md, .json, .txt")]
     ExportKind(String),

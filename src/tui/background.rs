@@ -201,8 +201,9 @@ impl Disk {
                 }
                 None => None,
             },
-            Job::Forecast(model) => {
-                let forecast = self.catalog.as_ref().and_then(|c| c.forecast(&model, &self.load));
+            Job::Forecast { model, budget } => {
+                let load = LoadRequest { budget, ..self.load.clone() };
+                let forecast = self.catalog.as_ref().and_then(|c| c.forecast(&model, &load));
                 Some(Reply::Forecast { model, forecast })
             }
         })

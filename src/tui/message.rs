@@ -93,7 +93,10 @@ pub enum Job {
     Catalog,
     /// Removes what a stopped fetch left.
     DiscardPart(String),
-    Forecast(PathBuf),
+    Forecast {
+        model: PathBuf,
+        budget: Budget,
+    },
 }
 
 /// What comes back from jobs.

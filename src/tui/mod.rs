@@ -48,6 +48,11 @@ pub fn slash_names() -> impl Iterator<Item = &'static str> {
     slash::Slash::ALL.iter().map(|s| s.name())
 }
 
+/// Whether a line is a slash command, or was meant for one.
+pub fn is_command(line: &str) -> bool {
+    slash::Slash::parse(line).is_some()
+}
+
 /// A path for people: safe to show, the home folder as `~`.
 fn shown_path(path: &std::path::Path) -> String {
     let home = std::env::var_os("HOME").filter(|home| home.len() > 1);

@@ -3,6 +3,7 @@
 use super::app::App;
 use super::message::{Effect, Job};
 use super::options::CatalogEntry;
+use crate::engine::protocol::Budget;
 use crate::size::format_size;
 
 /// What a model holds beside its weights, roughly.
@@ -21,14 +22,44 @@ pub fn chat_names(app: &App) -> Vec<String> {
     app.chats.iter().map(|c| format!("{} {}", c.title, c.id)).collect()
 }
 
-/// Whether a model would fit into the memory that is left once the one in use is gone; `None` while that is unknown.
+/// Whether a model would fit into the memory that it may have: what is left once the one in use is gone, within the
+/// budget. `None` while that is unknown.
 pub fn fits(app: &App, entry: &CatalogEntry) -> Option<bool> {
+    let room = left_bytes(app);
+    match entry.bytes {
+        0 => None,
+        _ if too_small_budget(app, entry) => Some(false),
+        _ => (room > 0).then_some(room >= full_bytes(app, entry)),
+    }
+}
+
+/// Whether it is the budget that keeps a model from being wholly in memory.
+pub fn too_small_budget(app: &App, entry: &CatalogEntry) -> bool {
+    let full = full_bytes(app, entry);
+    within_budget(app, full) < full
+}
+
+/// As much of `bytes` as the budget asked for has room for.
+fn within_budget(app: &App, bytes: u64) -> u64 {
+    match app.load.budget {
+        Budget::Auto => bytes,
+        Budget::Bytes(most) => bytes.min(most),
+        Budget::Share(share) => (bytes as f64 * share) as u64,
+        Budget::Least => 0,
+    }
+}
+
+/// What the machine has left once the model in use is gone; 0 while unknown.
+fn left_bytes(app: &App) -> u64 {
     let m = &app.snapshot.memory;
-    let room = if m.available_bytes > 0 { m.available_bytes + m.rss_bytes } else { app.available_bytes };
+    if m.available_bytes > 0 { m.available_bytes + m.rss_bytes } else { app.available_bytes }
+}
+
+/// The budget from which on nothing of a model is streamed.
+fn full_bytes(app: &App, entry: &CatalogEntry) -> u64 {
     let forecast = entry.installed.as_ref().and_then(|path| app.forecasts.iter().find(|f| f.0 == *path)?.1);
     // Where no forecast was made: the weights, and a little for the context and the program.
-    let full = forecast.map_or(entry.bytes + entry.bytes / 16 + BESIDE_WEIGHTS, |f| f.full_bytes);
-    (room > 0 && entry.bytes > 0).then_some(room >= full)
+    forecast.map_or(entry.bytes + entry.bytes / 16 + BESIDE_WEIGHTS, |f| f.full_bytes)
 }
 
 /// Tokens a second to be expected of a model that is not here, from what the one in use needs a byte.
@@ -43,8 +74,8 @@ pub fn rough_tok_s(app: &App, entry: &CatalogEntry) -> Option<f32> {
     let disk_s = match fits(app, entry)? {
         true => 0.0,
         false => {
-            let m = &app.snapshot.memory;
-            let missing = entry.bytes.saturating_sub(m.available_bytes + m.rss_bytes);
+            let room = within_budget(app, entry.bytes);
+            let missing = entry.bytes - room.min(left_bytes(app));
             let rate = if s.disk_calibrated_bytes_s > 0 { s.disk_calibrated_bytes_s } else { s.disk_bytes_s };
             if rate == 0 {
                 return None;
@@ -62,5 +93,5 @@ pub fn want_forecast(app: &mut App, index: usize) -> Vec<Effect> {
         return Vec::new();
     }
     app.forecasts.push((path.clone(), None));
-    vec![Effect::Job(Job::Forecast(path))]
+    vec![Effect::Job(Job::Forecast { model: path, budget: app.load.budget })]
 }

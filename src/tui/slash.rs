@@ -1,5 +1,7 @@
 //! The slash commands, in the order in which they are offered.
 
+use std::path::Path;
+
 /// Everything that can be asked of the program by typing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slash {
@@ -193,17 +195,24 @@ impl Slash {
     pub fn parse(line: &str) -> Option<Result<(Slash, &str), &str>> {
         let rest = line.strip_prefix('/')?;
         let (name, arguments) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-        // A path or `//` is a message, not a command.
-        if name.contains('/') {
-            return None;
+        match Self::by_name(name) {
+            Some(slash) => Some(Ok((slash, arguments.trim()))),
+            // `//` and `/*` begin a message, and so does a path; what is neither was meant for a command.
+            None if name.is_empty() || (name.starts_with(char::is_alphabetic) && !is_path(name)) => Some(Err(name)),
+            None => None,
         }
-        Some(Self::by_name(name).map(|s| (s, arguments.trim())).ok_or(name))
     }
 
     /// Commands whose name begins with `prefix`.
     pub fn starting_with(prefix: &str) -> impl Iterator<Item = Slash> + '_ {
         Self::ALL.iter().copied().filter(move |s| s.name().starts_with(prefix))
     }
+}
+
+/// Whether a name after a slash begins with a folder or file of the root.
+fn is_path(name: &str) -> bool {
+    let first = name.split('/').next().unwrap_or_default();
+    Path::new("/").join(first).exists()
 }
 
 #[cfg(test)]
@@ -215,7 +224,10 @@ mod tests {
         assert_eq!(Slash::parse("/budget  80M "), Some(Ok((Slash::Budget, "80M"))));
         assert_eq!(Slash::parse("/q"), Some(Ok((Slash::Quit, ""))));
         assert_eq!(Slash::parse("/nonsense 1"), Some(Err("nonsense")));
-        assert_eq!(Slash::parse("/etc/passwd is a file"), None);
+        assert_eq!(Slash::parse("/nonsense/system You are"), Some(Err("nonsense/system")));
+        for message in ["/etc/passwd is a file", "/etc/none: why?", "/tmp", "// a comment", "/* another */", " /help"] {
+            assert_eq!(Slash::parse(message), None, "{message}");
+        }
         assert_eq!(Slash::parse("hello"), None);
     }
 

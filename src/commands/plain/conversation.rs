@@ -5,8 +5,8 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use crate::commands::driver::describe;
-use crate::commands::{Detailed, told};
+use crate::commands::driver::details;
+use crate::commands::told;
 use crate::config::Settings;
 use crate::engine::EngineHandle;
 use crate::engine::protocol::{
@@ -159,7 +159,7 @@ impl Conversation {
 
     /// Does what a line asks. Commands may come during an answer, messages may not.
     pub(super) fn line(&mut self, line: &str, out: &mut impl Write, remarks: &mut impl Write) -> io::Result<Next> {
-        if !self.carried_on && is_command(line) {
+        if !self.carried_on && crate::tui::is_command(line) {
             let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
             let next = self.command(name, rest.trim(), out, remarks)?;
             self.remark_unsaved(remarks)?;
@@ -334,20 +334,10 @@ impl Conversation {
     }
 }
 
-/// A slash with a plain name; a path such as `/etc/passwd` is a message.
-fn is_command(line: &str) -> bool {
-    let name = line.split(char::is_whitespace).next().unwrap_or_default();
-    name.strip_prefix('/').is_some_and(|name| !name.is_empty() && !name.contains('/'))
-}
-
 /// The failure's line, and the lines of its list if it has one.
 fn remark_failure(failure: &Failure, remarks: &mut impl Write) -> io::Result<()> {
-    let error = describe(failure);
-    writeln!(remarks, "{}", told(&error.to_string()))?;
-    for line in error.downcast_ref::<Detailed>().map(|error| error.details.as_slice()).unwrap_or_default() {
-        writeln!(remarks, "  {line}")?;
-    }
-    Ok(())
+    writeln!(remarks, "{}", told(&failure.message))?;
+    details(failure).try_for_each(|line| writeln!(remarks, "  {line}"))
 }
 
 pub(super) fn describe_model(model: &ModelInfo) -> String {

@@ -59,6 +59,8 @@ fn within(bytes: u64, memory: &MemoryFigures) -> u64 {
 /// Asks the engine; without a model, for the next one loaded.
 pub(super) fn set(app: &mut App, budget: Budget) -> Effects {
     app.load.budget = budget;
+    // They were made for another one.
+    app.forecasts.clear();
     if app.refused {
         return super::engine::load(app, app.load.path.clone());
     }

@@ -11,13 +11,17 @@ use crate::tui::slash::Slash;
 /// How the note begins that tells of messages no longer sent.
 const DROPPED: &str = "The context of ";
 
+/// Tokens of room for which it is worth going on with an answer that filled the context.
+const LEAST_ROOM: u32 = 32;
+
 /// A line that was entered: a command, or a message to be sent now or later.
 pub(super) fn submit(app: &mut App, text: &str) -> Effects {
     app.transcript.follow();
-    match Slash::parse(text.trim()) {
+    match Slash::parse(text.trim_end()) {
         Some(Ok((slash, arguments))) => return super::commands::run(app, slash, arguments),
         Some(Err(name)) => {
-            app.status = Some(format!("/{name} is no command; /help lists them"));
+            app.status =
+                Some(format!("/{name} is no command; /help lists them, and a space before it sends it to the model"));
             app.composer.set(text);
             return Vec::new();
         }
@@ -39,6 +43,8 @@ pub(super) fn submit(app: &mut App, text: &str) -> Effects {
         return Vec::new();
     }
     assert!(!crate::fault::is_wanted("screen"), "a fault that was asked for");
+    // The space that keeps a line from being a command is not part of it.
+    let text = text.strip_prefix(' ').filter(|rest| rest.starts_with('/')).unwrap_or(text);
     let message = ChatMessage::new(Role::User, text);
     let mut effects = if count(app) == 0 { vec![super::settings::save(app)] } else { Vec::new() };
     app.transcript.push(Entry::message(message.clone()));
@@ -306,7 +312,9 @@ pub(super) fn go_on(app: &mut App) -> Effects {
     else {
         return regenerate(app);
     };
-    let full = app.transcript.entries()[at].as_message().and_then(|m| m.reason) == Some(FinishReason::ContextFull);
+    // A greater budget may have made room since.
+    let full = app.transcript.entries()[at].as_message().and_then(|m| m.reason) == Some(FinishReason::ContextFull)
+        && app.snapshot.context_used + LEAST_ROOM > app.context();
     // Notes after the answer would stand in its way.
     app.transcript.truncate(at + 1);
     app.transcript.change_last(|entry| entry.live = true);

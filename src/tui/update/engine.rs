@@ -88,6 +88,13 @@ fn loaded(app: &mut App, info: crate::engine::protocol::ModelInfo) -> Effects {
 
 fn failed(app: &mut App, failure: Failure) {
     app.budget_asked = None;
+    if let (Model::Ready(_), FailureKind::Budget, Some(shortfall)) = (&app.model, failure.kind, &failure.shortfall) {
+        // The one in force stays so. The list may be out of sight above the answer under way.
+        app.load.budget = app.snapshot.memory.budget;
+        app.forecasts.clear();
+        let (asked, least) = (format_size(shortfall.asked_bytes), format_size(shortfall.least_bytes));
+        app.status = Some(format!("budget {asked} refused: the least that runs is {least}"));
+    }
     // After a defect the model is opened anew; where that fails, there is none.
     if failure.kind == FailureKind::Load || matches!(app.model, Model::Loading { .. }) {
         app.model = Model::None;
@@ -115,7 +122,7 @@ fn broken(app: &mut App, failure: Failure) -> Effects {
     if failure.kind == FailureKind::ContextFull {
         notice(
             app,
-            "The message alone is longer than the context: shorten it (/edit), or give more with --ctx or a greater budget.",
+            "The message alone is longer than the context: shorten it (/edit), or give it more room with a greater /budget.",
         );
     }
     effects

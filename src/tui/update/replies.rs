@@ -5,6 +5,7 @@ use crate::session::OpenChat;
 use crate::tui::app::{App, Model, Pull, Then};
 use crate::tui::completion;
 use crate::tui::entry::Entry;
+use crate::tui::figures::counted;
 use crate::tui::message::{Effect, Job, Reply};
 use crate::tui::options::PullProgress;
 use crate::tui::overlay::Overlay;
@@ -69,6 +70,7 @@ pub(super) fn reply(app: &mut App, reply: Reply) -> Effects {
                 app.transcript.push(Entry::message(message.clone()));
                 effects.push(Effect::Job(Job::Append(crate::session::Record::Message(message))));
             }
+            app.status = Some(format!("imported {}, as a chat of its own", counted(effects.len() - 1, "message")));
             if !title.is_empty() {
                 effects.push(Effect::Job(Job::Append(crate::session::Record::Title { title: title.clone() })));
                 app.title = Some(title);

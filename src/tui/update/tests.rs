@@ -10,6 +10,7 @@ use crate::tui::keymap::Keymap;
 use crate::tui::message::{Job, Reply};
 use crate::tui::options::{PullProgress, TuiOptions};
 use crate::tui::overlay::Overlay;
+use crate::tui::picker;
 use crate::tui::samples::{self, answer, engine, enter, press, request, type_in};
 use crate::tui::theme::Theme;
 
@@ -601,6 +602,7 @@ fn an_imported_chat_keeps_its_title() {
     let title = Record::Title { title: "Greetings".into() };
     assert_eq!(effects.last(), Some(&Effect::Job(Job::Append(title))));
     assert_eq!(app.title.as_deref(), Some("Greetings"));
+    assert_eq!(app.status.as_deref(), Some("imported 1 message, as a chat of its own"));
 }
 
 #[test]
@@ -621,4 +623,62 @@ fn a_saved_chat_is_renamed_in_the_list() {
     assert_eq!(effects, [Effect::Job(rename), Effect::Job(Job::ListChats)]);
     assert_eq!(app.chats[0].title, "new q", "the list need not be read again to show it");
     assert!(matches!(&app.overlay, Some(Overlay::Chats(picker)) if picker.filter.is_empty()));
+}
+
+#[test]
+fn a_refused_budget_is_said_with_the_least_and_the_one_in_force_stays() {
+    let mut app = ready();
+    enter(&mut app, "one");
+    enter(&mut app, "/budget 30M");
+    let shortfall = Shortfall { asked_bytes: 30 << 20, least_bytes: 42 << 20, lines: Vec::new() };
+    let message = "a budget of 30.0 MiB is under the 42.0 MiB that this model needs".into();
+    engine(&mut app, Event::Failed(Failure { kind: FailureKind::Budget, message, shortfall: Some(shortfall) }));
+    assert_eq!(app.status.as_deref(), Some("budget 30.0 MiB refused: the least that runs is 42.0 MiB"));
+    assert_eq!((app.load.budget, app.budget_bytes()), (Budget::Bytes(96 << 20), 96 << 20));
+}
+
+#[test]
+fn an_answer_that_filled_a_smaller_context_goes_on_where_there_is_room_again() {
+    let mut app = ready();
+    let figures = holding(&app, 512);
+    update(&mut app, figures);
+    enter(&mut app, "one");
+    answer(&mut app, "so far", FinishReason::ContextFull);
+    let full = Snapshot { context: 4096, context_used: 512, ..(*app.snapshot).clone() };
+    update(&mut app, Msg::Figures(full.clone().into()));
+    let effects = enter(&mut app, "/continue");
+    assert_eq!(turns(request(&effects).unwrap()), [(Role::User, "one"), (Role::Assistant, "so far")]);
+    assert!(!texts(&app).iter().any(|t| t.contains("no longer sent")), "{:?}", texts(&app));
+    answer(&mut app, " and on", FinishReason::ContextFull);
+    update(&mut app, Msg::Figures(Snapshot { context_used: 4096, ..full }.into()));
+    enter(&mut app, "/continue");
+    assert!(texts(&app).iter().any(|t| t.contains("nothing left to drop")), "{:?}", texts(&app));
+}
+
+#[test]
+fn a_line_that_was_meant_for_a_command_is_no_message_but_with_a_space_before_it() {
+    let mut app = ready();
+    assert_eq!(enter(&mut app, "/foo/system You are"), []);
+    assert_eq!(app.composer.text(), "/foo/system You are");
+    assert!(app.status.as_deref().is_some_and(|s| s.contains("/foo/system is no command")), "{:?}", app.status);
+    app.composer.take();
+    let effects = enter(&mut app, " /foo/system You are");
+    assert_eq!(turns(request(&effects).unwrap()), [(Role::User, "/foo/system You are")]);
+}
+
+#[test]
+fn whether_a_model_fits_is_judged_by_the_budget_in_force() {
+    let mut app = ready();
+    let mut entry = crate::tui::samples::catalog().swap_remove(0);
+    app.load.budget = Budget::Auto;
+    assert_eq!(picker::fits(&app, &entry), Some(true));
+    for small in [Budget::Bytes(40 << 20), Budget::Share(0.5), Budget::Least] {
+        app.load.budget = small;
+        assert_eq!((picker::fits(&app, &entry), picker::too_small_budget(&app, &entry)), (Some(false), true));
+    }
+    app.load.budget = Budget::Bytes(1 << 30);
+    assert_eq!(picker::fits(&app, &entry), Some(true));
+    entry.bytes = 100 << 30;
+    app.load.budget = Budget::Auto;
+    assert_eq!((picker::fits(&app, &entry), picker::too_small_budget(&app, &entry)), (Some(false), false));
 }

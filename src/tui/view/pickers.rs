@@ -6,7 +6,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::{put, put_lines};
-use crate::size::format_size;
+use crate::size::{format_budget, format_size};
 use crate::tui::app::App;
 use crate::tui::figures::{counted, rate};
 use crate::tui::options::CatalogEntry;
@@ -120,9 +120,12 @@ fn details(app: &App, entry: &CatalogEntry) -> Vec<Run> {
     let mut runs = vec![Run::new(format!("{}\n", entry.title), t.title)];
     let Some(path) = &entry.installed else {
         let here = match picker::fits(app, entry) {
-            Some(true) => "It fits into memory here",
-            Some(false) => "It is larger than the memory that is left here, and streams",
-            None => "",
+            Some(true) => "It fits into memory here".to_owned(),
+            Some(false) if picker::too_small_budget(app, entry) => {
+                format!("It streams at {}", format_budget(app.load.budget))
+            }
+            Some(false) => "It is larger than the memory that is left here, and streams".to_owned(),
+            None => String::new(),
         };
         let speed = picker::rough_tok_s(app, entry).map_or_else(String::new, |r| {
             format!("{}about {} tok/s, judging by the model in use", if here.is_empty() { "" } else { ", " }, rate(r))
@@ -143,7 +146,11 @@ fn details(app: &App, entry: &CatalogEntry) -> Vec<Run> {
     runs.push(Run::new(format!("{}\n", crate::tui::shown_path(path)), t.dim));
     match app.forecasts.iter().find(|f| f.0 == *path).and_then(|f| f.1) {
         Some(f) => {
-            let how = if picker::fits(app, entry) == Some(true) { "fits into memory here" } else { "streams here" };
+            let how = match picker::fits(app, entry) {
+                Some(true) => "fits into memory here".to_owned(),
+                _ if picker::too_small_budget(app, entry) => format!("streams at {}", format_budget(app.load.budget)),
+                _ => "streams here".to_owned(),
+            };
             let speed = if f.tok_s > 0.0 { format!(", about {} tok/s", rate(f.tok_s)) } else { String::new() };
             runs.push(Run::new(
                 format!(
