@@ -21,6 +21,29 @@ const RECENT: usize = 64;
 /// Tokens over which the speed of now is taken.
 const NOW: usize = 8;
 
+/// Tokens after which the fastest of them says what the arithmetic takes: the only one would be its own bound.
+const SETTLED_TOKENS: u32 = 8;
+
+/// What the arithmetic of a token takes at the least: the fastest since the model was loaded, waits for the disk left
+/// out. A mean of the answer under way would bound that answer by itself.
+#[derive(Debug, Default)]
+pub struct FastestToken {
+    least: Option<Duration>,
+    tokens: u32,
+}
+
+impl FastestToken {
+    pub fn token(&mut self, took: Duration) {
+        self.tokens = self.tokens.saturating_add(1);
+        self.least = Some(self.least.map_or(took, |least| least.min(took)));
+    }
+
+    /// Seconds; `None` before enough tokens.
+    pub fn compute_s(&self) -> Option<f64> {
+        self.least.filter(|_| self.tokens >= SETTLED_TOKENS).map(|least| least.as_secs_f64())
+    }
+}
+
 /// The snapshot under construction.
 pub struct Figures {
     snapshot: Snapshot,
@@ -49,14 +72,17 @@ impl Figures {
         self.snapshot.context_used = used;
     }
 
-    /// The bound on a token that streams `streamed` bytes and computes for `compute_s`:
+    /// The bound on a token that streams `streamed` bytes and computes for `compute_s` at the least:
     /// `T >= max(streamed / disk, touched / memory, compute)`.
     pub fn set_bound(&mut self, speeds: DeviceSpeeds, streamed: f64, touched_bytes: u64, compute_s: f64) {
         let time = |bytes: f64, bytes_s: f64| if bytes_s > 0.0 { bytes / bytes_s } else { 0.0 };
         let disk_s = time(streamed, speeds.disk_bytes_s);
         let memory_s = time(touched_bytes as f64, speeds.memory_bytes_s);
         let speed = &mut self.snapshot.speed;
-        speed.disk_calibrated_bytes_s = speeds.disk_bytes_s as u64;
+        speed.disk_calibrated_bytes_s = match speeds.disk_bytes_s as u64 {
+            0 => 0,
+            known => known.max(speed.disk_bytes_s),
+        };
         speed.bound_tok_s = (1.0 / disk_s.max(memory_s).max(compute_s).max(1e-9)) as f32;
         speed.limiter = if disk_s > compute_s {
             Limiter::Disk
@@ -150,6 +176,9 @@ impl Figures {
         speed.streamed_bytes_per_token = counters.last_pass_streamed_bytes;
         if counters.disk_busy_us > 0 {
             speed.disk_bytes_s = (counters.read_bytes as f64 * 1e6 / counters.disk_busy_us as f64) as u64;
+            if speed.disk_calibrated_bytes_s > 0 {
+                speed.disk_calibrated_bytes_s = speed.disk_calibrated_bytes_s.max(speed.disk_bytes_s);
+            }
         }
         self.snapshot.context = ledger.context();
         self.snapshot.context_used = context_used;
@@ -192,5 +221,35 @@ impl Figures {
     pub fn publish(&mut self, end: &EngineEnd) {
         self.published = Instant::now();
         end.snapshots.send_replace(Arc::new(self.snapshot.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_of_the_arithmetic_is_the_fastest_token_and_unknown_before_there_are_enough() {
+        let mut fastest = FastestToken::default();
+        for ms in [20, 12, 11, 10, 15, 13, 14] {
+            fastest.token(Duration::from_millis(ms));
+            assert_eq!(fastest.compute_s(), None, "a few tokens would bound themselves");
+        }
+        fastest.token(Duration::from_millis(16));
+        assert_eq!(fastest.compute_s(), Some(0.010));
+        let mut figures = Figures::default();
+        figures.set_bound(DeviceSpeeds::default(), 0.0, 1, 0.010);
+        let speed = &figures.snapshot.speed;
+        assert_eq!((speed.bound_tok_s, speed.limiter), (100.0, Limiter::Compute));
+    }
+
+    #[test]
+    fn a_disk_that_reads_faster_than_it_was_measured_is_that_fast() {
+        let mut figures = Figures::default();
+        figures.snapshot.speed.disk_bytes_s = 401;
+        figures.set_bound(DeviceSpeeds { disk_bytes_s: 241.0, memory_bytes_s: 0.0 }, 1.0, 1, 0.010);
+        assert_eq!(figures.snapshot.speed.disk_calibrated_bytes_s, 401);
+        figures.set_bound(DeviceSpeeds::default(), 1.0, 1, 0.010);
+        assert_eq!(figures.snapshot.speed.disk_calibrated_bytes_s, 0, "what was never measured stays unknown");
     }
 }

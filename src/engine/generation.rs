@@ -1,7 +1,7 @@
 //! One answer: prompt to tokens, prefill of what the cache does not hold, then a token at a time.
 
 use std::ops::ControlFlow;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::channels::Channels;
 use super::figures::Figures;
@@ -188,6 +188,7 @@ impl Generation<'_> {
             if self.stats.generated_tokens == most {
                 break;
             }
+            let waited_us = loaded.model.store().counters().wait_us;
             let next = loaded.cached.len() + 1;
             if next > loaded.ledger.context() as usize {
                 reason = FinishReason::ContextFull;
@@ -202,6 +203,8 @@ impl Generation<'_> {
                 loaded.make_room(next as u32, 1)?;
             }
             while !self.pass(loaded, &[id], Want::Last)? {}
+            let waited_us = loaded.model.store().counters().wait_us - waited_us;
+            loaded.fastest.token(token_started.elapsed().saturating_sub(Duration::from_micros(waited_us)));
             self.note_decode(loaded, started, &before);
             self.figures.token(token_started.elapsed(), self.stats.decode_tok_s);
         }
@@ -225,18 +228,16 @@ impl Generation<'_> {
         if passes > 0 {
             let passes = f64::from(passes);
             let streamed = self.stats.decode_streamed_bytes as f64 / passes;
-            let compute_s = (self.stats.decode_s - waited_s) / passes;
-            // A disk that does better than when it was measured is that good.
+            // A disk that does better than when it was measured, or was not measured, is as good as it has been: of this
+            // answer, and while it was at work.
             let reached = self.stats.decode_streamed_bytes as f64 / self.stats.decode_s;
             if passes >= SETTLED_TOKENS && streamed > 0.0 {
-                // One that was not measured, since all fitted when the model was loaded, is as good as it has been.
-                let measured = match loaded.speeds.disk_bytes_s {
-                    0.0 => now.read_bytes as f64 * 1e6 / now.disk_busy_us.max(1) as f64,
-                    measured => measured,
-                };
-                loaded.speeds.disk_bytes_s = measured.max(reached);
+                let seen = now.read_bytes as f64 * 1e6 / now.disk_busy_us.max(1) as f64;
+                loaded.speeds.disk_bytes_s = loaded.speeds.disk_bytes_s.max(reached).max(seen);
             }
-            self.figures.set_bound(loaded.speeds, streamed, loaded.info.touched_bytes_per_token, compute_s);
+            if let Some(compute_s) = loaded.fastest.compute_s() {
+                self.figures.set_bound(loaded.speeds, streamed, loaded.info.touched_bytes_per_token, compute_s);
+            }
         }
         self.stats.stall_fraction = waited_s / self.stats.decode_s.max(1e-9);
     }

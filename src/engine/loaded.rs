@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::figures::Figures;
+use super::figures::{FastestToken, Figures};
 use super::ledger::{Costs, Ledger};
 use super::protocol::{
     Budget, Event, Failure, FailureKind, KernelKind, LayerTensor, LoadRequest, ModelInfo, Residency,
@@ -35,6 +35,7 @@ pub struct Loaded {
     pub ledger: Ledger,
     /// What the disk and the memory can do, as far as it is known.
     pub speeds: DeviceSpeeds,
+    pub fastest: FastestToken,
     /// The tokens in the KV cache, in order.
     pub cached: Vec<u32>,
 }
@@ -113,6 +114,7 @@ impl Loaded {
             template,
             ledger,
             speeds,
+            fastest: FastestToken::default(),
             cached: Vec::new(),
         };
         loaded.model.set_batch(1, 1);

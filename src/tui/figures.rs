@@ -48,6 +48,7 @@ pub fn byte_rate(bytes_s: u64) -> String {
 /// `disk 812 MB/s of 1.9 GB/s`; without the latter where the disk was never measured.
 pub fn disk_rate(speed: &SpeedFigures) -> String {
     match (speed.disk_bytes_s, speed.disk_calibrated_bytes_s) {
+        (0, 0) => "disk -".to_owned(),
         (now, 0) => format!("disk {}", byte_rate(now)),
         (now, best) => format!("disk {} of {}", byte_rate(now), byte_rate(best)),
     }

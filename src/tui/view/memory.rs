@@ -61,8 +61,16 @@ pub(super) fn bar(app: &App, columns: u16) -> Line<'static> {
     Line::from(spans)
 }
 
+/// A figure; `-` where nothing is known yet.
+pub(super) fn known(value: u64, write: impl Fn(u64) -> String) -> String {
+    if value == 0 { "-".to_owned() } else { write(value) }
+}
+
 /// `61.8 / 96.0 MiB`, `106.9 MiB / 18.6 GiB`
 pub(super) fn of_budget(m: &MemoryFigures) -> String {
+    if m.budget_bytes == 0 {
+        return "-".to_owned();
+    }
     match (scale(m.rss_bytes), scale(m.budget_bytes)) {
         ((held, unit), (budget, same)) if unit == same => format!("{held} / {budget} {unit}"),
         ((held, unit), (budget, other)) => format!("{held} {unit} / {budget} {other}"),
@@ -104,6 +112,9 @@ pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect) {
         (true, true) => "MEMORY (held)",
         (true, false) => "HELD",
     };
+    let left = if m.available_bytes > 0 { m.available_bytes } else { app.available_bytes };
+    // None of the model there is a figure once there are any.
+    let file_cache = if m.rss_bytes == 0 { "-".to_owned() } else { mebibytes(m.file_cache_bytes) };
     put_lines(
         frame,
         area,
@@ -112,8 +123,8 @@ pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect) {
             bar(app, area.width),
             legend(app, 0..2),
             legend(app, 2..4),
-            pair(app, &[("rss", mebibytes(m.rss_bytes)), ("file cache", mebibytes(m.file_cache_bytes))]),
-            pair(app, &[("machine has left", format_size(m.available_bytes))]),
+            pair(app, &[("rss", known(m.rss_bytes, mebibytes)), ("file cache", file_cache)]),
+            pair(app, &[("machine has left", known(left, format_size))]),
         ],
     );
 }

@@ -61,6 +61,7 @@ pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect) {
     ];
     lines.push(match experts(app) {
         Some(experts) => Line::raw(experts),
+        None if app.info().is_none() => Line::raw("- streamed a token"),
         None => Line::raw(format!("{} streamed a token", format_size(s.streamed_bytes_per_token))),
     });
     put_lines(frame, area, lines);

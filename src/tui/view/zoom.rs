@@ -61,8 +61,9 @@ fn memory_lines(app: &App, columns: u16) -> Vec<Line<'static>> {
             Span::raw(format!("{}{:>10}", name_cell(app, name, columns), format_size(bytes))),
         ]));
     }
-    let row =
-        |name: &str, bytes: u64| Line::raw(format!("  {}{:>10}", name_cell(app, name, columns), format_size(bytes)));
+    // Without a model nothing is known of one.
+    let figure = |bytes: u64| if app.info().is_some() { format_size(bytes) } else { memory::known(bytes, format_size) };
+    let row = |name: &str, bytes: u64| Line::raw(format!("  {}{:>10}", name_cell(app, name, columns), figure(bytes)));
     lines.push(row("together", sum));
     lines.push(Line::default());
     for (name, bytes) in [
@@ -97,13 +98,20 @@ fn speed_lines(app: &App, columns: u16) -> Vec<Line<'static>> {
             String::new()
         }
     };
+    let the_bound = match s.bound_tok_s {
+        bound if bound > 0.0 => format!("{} tok/s ({})", rate(bound), s.limiter.name()),
+        _ => "-".to_owned(),
+    };
     for (name, value) in [
         ("now", format!("{} tok/s", rate(s.now_tok_s))),
         ("this answer", format!("{} tok/s", rate(s.mean_tok_s))),
         ("reading prompts", format!("{} tok/s", rate(s.prefill_tok_s))),
-        ("the bound", format!("{} tok/s ({})", rate(s.bound_tok_s), s.limiter.name())),
+        ("the bound", the_bound),
         ("reached", speed::bound(app)),
-        ("disk", format!("{}{}", byte_rate(s.disk_bytes_s), share(s.disk_bytes_s, s.disk_calibrated_bytes_s))),
+        (
+            "disk",
+            format!("{}{}", memory::known(s.disk_bytes_s, byte_rate), share(s.disk_bytes_s, s.disk_calibrated_bytes_s)),
+        ),
         ("streamed a token", format_size(s.streamed_bytes_per_token)),
         ("its tokens", s.generated_tokens.to_string()),
     ] {
