@@ -44,6 +44,15 @@ impl FastestToken {
     }
 }
 
+/// What the arithmetic of a token takes, seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Compute {
+    /// At the least.
+    Least(f64),
+    /// In the mean of the answer under way: enough to see that the disk takes longer, no bound of itself.
+    Mean(f64),
+}
+
 /// The snapshot under construction.
 pub struct Figures {
     snapshot: Snapshot,
@@ -72,9 +81,13 @@ impl Figures {
         self.snapshot.context_used = used;
     }
 
-    /// The bound on a token that streams `streamed` bytes and computes for `compute_s` at the least:
+    /// The bound on a token that streams `streamed` bytes:
     /// `T >= max(streamed / disk, touched / memory, compute)`.
-    pub fn set_bound(&mut self, speeds: DeviceSpeeds, streamed: f64, touched_bytes: u64, compute_s: f64) {
+    pub fn set_bound(&mut self, speeds: DeviceSpeeds, streamed: f64, touched_bytes: u64, compute: Compute) {
+        let (compute_s, is_mean) = match compute {
+            Compute::Least(s) => (s, false),
+            Compute::Mean(s) => (s, true),
+        };
         let time = |bytes: f64, bytes_s: f64| if bytes_s > 0.0 { bytes / bytes_s } else { 0.0 };
         let disk_s = time(streamed, speeds.disk_bytes_s);
         let memory_s = time(touched_bytes as f64, speeds.memory_bytes_s);
@@ -91,6 +104,9 @@ impl Figures {
         } else {
             Limiter::Compute
         };
+        if is_mean && speed.limiter != Limiter::Disk {
+            (speed.bound_tok_s, speed.limiter) = (0.0, Limiter::Unknown);
+        }
     }
 
     /// A model went or came: nothing of the old one's figures remains.
@@ -238,18 +254,30 @@ mod tests {
         fastest.token(Duration::from_millis(16));
         assert_eq!(fastest.compute_s(), Some(0.010));
         let mut figures = Figures::default();
-        figures.set_bound(DeviceSpeeds::default(), 0.0, 1, 0.010);
+        figures.set_bound(DeviceSpeeds::default(), 0.0, 1, Compute::Least(0.010));
         let speed = &figures.snapshot.speed;
         assert_eq!((speed.bound_tok_s, speed.limiter), (100.0, Limiter::Compute));
+    }
+
+    #[test]
+    fn the_mean_of_an_answer_is_no_bound_of_it_but_tells_that_the_disk_is() {
+        let mut figures = Figures::default();
+        let disk = DeviceSpeeds { disk_bytes_s: 1000.0, memory_bytes_s: 0.0 };
+        let mut bound = |streamed| {
+            figures.set_bound(disk, streamed, 1, Compute::Mean(0.010));
+            (figures.snapshot.speed.bound_tok_s, figures.snapshot.speed.limiter)
+        };
+        assert_eq!(bound(5.0), (0.0, Limiter::Unknown));
+        assert_eq!(bound(20.0), (50.0, Limiter::Disk));
     }
 
     #[test]
     fn a_disk_that_reads_faster_than_it_was_measured_is_that_fast() {
         let mut figures = Figures::default();
         figures.snapshot.speed.disk_bytes_s = 401;
-        figures.set_bound(DeviceSpeeds { disk_bytes_s: 241.0, memory_bytes_s: 0.0 }, 1.0, 1, 0.010);
+        figures.set_bound(DeviceSpeeds { disk_bytes_s: 241.0, memory_bytes_s: 0.0 }, 1.0, 1, Compute::Least(0.010));
         assert_eq!(figures.snapshot.speed.disk_calibrated_bytes_s, 401);
-        figures.set_bound(DeviceSpeeds::default(), 1.0, 1, 0.010);
+        figures.set_bound(DeviceSpeeds::default(), 1.0, 1, Compute::Least(0.010));
         assert_eq!(figures.snapshot.speed.disk_calibrated_bytes_s, 0, "what was never measured stays unknown");
     }
 }

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use super::channels::Channels;
-use super::figures::Figures;
+use super::figures::{Compute, Figures};
 use super::handle::EngineEnd;
 use super::ledger::Ledger;
 use super::loaded::Loaded;
@@ -235,9 +235,11 @@ impl Generation<'_> {
                 let seen = now.read_bytes as f64 * 1e6 / now.disk_busy_us.max(1) as f64;
                 loaded.speeds.disk_bytes_s = loaded.speeds.disk_bytes_s.max(reached).max(seen);
             }
-            if let Some(compute_s) = loaded.fastest.compute_s() {
-                self.figures.set_bound(loaded.speeds, streamed, loaded.info.touched_bytes_per_token, compute_s);
-            }
+            let compute = match loaded.fastest.compute_s() {
+                Some(least_s) => Compute::Least(least_s),
+                None => Compute::Mean((self.stats.decode_s - waited_s) / passes),
+            };
+            self.figures.set_bound(loaded.speeds, streamed, loaded.info.touched_bytes_per_token, compute);
         }
         self.stats.stall_fraction = waited_s / self.stats.decode_s.max(1e-9);
     }
