@@ -44,7 +44,7 @@ pub enum Command {
     Rm(RmArgs),
     /// Turn text into token ids, as JSON
     Tokenize(TokenizeArgs),
-    /// Compute the logits of token ids
+    /// Compute the logits of token ids: a file of them with --out, the likeliest next tokens with --greedy
     Logits(LogitsArgs),
     /// Write a random model of a given shape, to measure with
     Toy(ToyArgs),

@@ -259,6 +259,8 @@ fn models_lists_what_is_here_and_what_can_be_fetched() {
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("SmolLM2-135M-Instruct.Q4_1.gguf"), "GGUF").unwrap();
     std::fs::write(folder.join("evil\u{1b}[31m.gguf"), "GGUF").unwrap();
+    let carried = |name: &str| listed.lines().any(|l| l.contains(name) && l.ends_with("; also in a Python package"));
+    assert!(carried("smollm2-135m") && !carried("qwen3-0.6b"), "{listed}");
     assert!(!success(&run(home.path(), &["models"])).contains('\u{1b}'));
     let object = json(&run(home.path(), &["models", "--json"]));
     let names = |key: &str| -> Vec<String> {

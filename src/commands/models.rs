@@ -47,7 +47,8 @@ pub fn run(args: &ModelsArgs, settings: &Settings) -> anyhow::Result<Outcome> {
     if !fetchable.is_empty() {
         writeln!(out, "\nTo be fetched with `sipllm pull NAME`:")?;
         for entry in fetchable {
-            let suits = format!("{}; {}", entry.licence, entry.suits);
+            let package = if entry.package.is_empty() { "" } else { "; also in a Python package" };
+            let suits = format!("{}; {}{package}", entry.licence, entry.suits);
             // What nobody has checked is only known about.
             let about = if entry.sha256.is_some() { "" } else { "~" };
             let size = format!("{about}{}", format_size(entry.bytes));
@@ -95,5 +96,6 @@ fn entry_json(entry: &Entry) -> serde_json::Value {
         "quantization": entry.quantization,
         "licence": entry.licence,
         "suits": entry.suits,
+        "packages": entry.package.iter().map(|part| &part.requirement).collect::<Vec<_>>(),
     })
 }
