@@ -482,3 +482,13 @@ pub struct Snapshot {
     pub context_used: u32,
     pub context: u32,
 }
+
+impl Snapshot {
+    /// Tokens of room for which it is worth going on with an answer that filled the context.
+    const LEAST_ROOM: u32 = 32;
+
+    /// Whether the context, full when an answer ended, has room to go on with it: a greater budget gives more.
+    pub fn has_room(&self) -> bool {
+        self.context_used + Self::LEAST_ROOM <= self.context
+    }
+}

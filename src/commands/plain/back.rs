@@ -12,7 +12,10 @@ impl Conversation {
     pub(super) fn go_on(&mut self, remarks: &mut impl Write) -> io::Result<()> {
         match self.messages.last() {
             Some(message) if message.role == Role::Assistant => {
-                if message.reason == Some(FinishReason::ContextFull) && !self.drop_oldest(remarks)? {
+                // A greater budget may have made room since.
+                let full =
+                    message.reason == Some(FinishReason::ContextFull) && !self.engine.snapshots().borrow().has_room();
+                if full && !self.drop_oldest(remarks)? {
                     return writeln!(remarks, "the question and its answer fill the whole context; /clear begins anew");
                 }
                 self.generate(true);

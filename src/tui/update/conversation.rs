@@ -11,9 +11,6 @@ use crate::tui::slash::Slash;
 /// How the note begins that tells of messages no longer sent.
 const DROPPED: &str = "The context of ";
 
-/// Tokens of room for which it is worth going on with an answer that filled the context.
-const LEAST_ROOM: u32 = 32;
-
 /// A line that was entered: a command, or a message to be sent now or later.
 pub(super) fn submit(app: &mut App, text: &str) -> Effects {
     app.transcript.follow();
@@ -314,7 +311,7 @@ pub(super) fn go_on(app: &mut App) -> Effects {
     };
     // A greater budget may have made room since.
     let full = app.transcript.entries()[at].as_message().and_then(|m| m.reason) == Some(FinishReason::ContextFull)
-        && app.snapshot.context_used + LEAST_ROOM > app.context();
+        && !app.snapshot.has_room();
     // Notes after the answer would stand in its way.
     app.transcript.truncate(at + 1);
     app.transcript.change_last(|entry| entry.live = true);
