@@ -11,6 +11,8 @@ mod replies;
 mod settings;
 
 #[cfg(test)]
+mod budget_tests;
+#[cfg(test)]
 mod tests;
 
 use super::app::App;
