@@ -14,7 +14,7 @@ use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterio
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 use sipllm::gguf::TensorType;
 use sipllm::kernels::pool::default_threads;
-use sipllm::kernels::{Activations, Arithmetic, Cancel, Isa, Kernels, MatrixOut, Pool, Task, matmul};
+use sipllm::kernels::{Activations, Arithmetic, Cancel, Interleave, Isa, Kernels, MatrixOut, Pool, Task, matmul};
 use sipllm::quant::{Rng, fill_random_row};
 
 const K: usize = 2048;
@@ -62,13 +62,23 @@ fn memory(bytes: usize, huge: bool) -> &'static mut [u8] {
     }
 }
 
-/// Fills memory with rows of a type, some repeated over and over; returns the bytes of whole matrices.
-fn fill(memory: &mut [u8], ty: TensorType) -> &[u8] {
+/// Bytes of the matrices that fit.
+fn whole_bytes(memory: &[u8], ty: TensorType) -> usize {
+    let matrix_bytes = ROWS * ty.row_bytes(K as u64).expect("whole blocks") as usize;
+    memory.len() / matrix_bytes * matrix_bytes
+}
+
+/// Fills memory with rows of a type, some repeated over and over, in the order that the kernels take; returns the bytes of
+/// whole matrices.
+fn fill(memory: &mut [u8], kernels: Kernels, ty: TensorType) -> &[u8] {
     let row_bytes = ty.row_bytes(K as u64).expect("whole blocks") as usize;
     let mut pattern = vec![0; 32 * row_bytes];
     let mut rng = Rng::new(1);
     pattern.chunks_exact_mut(row_bytes).for_each(|row| fill_random_row(ty, &mut rng, 0.05, row));
-    let whole = memory.len() / (ROWS * row_bytes) * (ROWS * row_bytes);
+    if let Some(interleave) = Interleave::of(kernels, ty) {
+        interleave.rows(&mut pattern, row_bytes, &mut Vec::new());
+    }
+    let whole = whole_bytes(memory, ty);
     for piece in memory[..whole].chunks_mut(pattern.len()) {
         piece.copy_from_slice(&pattern[..piece.len()]);
     }
@@ -85,7 +95,8 @@ fn product(kernels: Kernels, pool: &Pool, acts: &Activations, out: &mut [f32], t
     let matrix_bytes = ROWS * ty.row_bytes(K as u64).expect("whole blocks") as usize;
     for weights in weights.chunks_exact(matrix_bytes) {
         let outs = &mut [MatrixOut { data: out, row_stride: ROWS }];
-        let task = Task { out: 0, first_row: 0, rows: ROWS, ty, weights, positions: None };
+        let interleaved = Interleave::of(kernels, ty).is_some();
+        let task = Task { out: 0, first_row: 0, rows: ROWS, ty, weights, interleaved, positions: None };
         matmul(kernels, pool, acts, outs, &[task], &Cancel::never()).expect("nobody cancels");
     }
 }
@@ -105,13 +116,14 @@ fn plain_read(pool: &Pool, memory: &[u8]) {
 }
 
 /// Measures a type on every instruction set: `product` of prepared activations with the weights.
-fn measure(group: &mut BenchmarkGroup<'_, WallTime>, pool: &Pool, ty: TensorType, weights: &[u8], positions: usize) {
+fn measure(group: &mut BenchmarkGroup<'_, WallTime>, pool: &Pool, ty: TensorType, memory: &mut [u8], positions: usize) {
     let x = activations(positions);
     let mut out = vec![0.0; ROWS * positions];
     let both =
         isas().into_iter().flat_map(|isa| [Arithmetic::Int8, Arithmetic::Fast].map(|arithmetic| (isa, arithmetic)));
     for (isa, arithmetic) in both {
         let kernels = Kernels { isa, arithmetic };
+        let weights = fill(memory, kernels, ty);
         let mut acts = Activations::new(kernels, K, positions);
         acts.prepare(pool, &x, positions, K, &[ty]);
         group.bench_function(format!("{ty}/{}/{arithmetic:?}", isa.name()), |b| {
@@ -131,10 +143,10 @@ fn gemv(criterion: &mut Criterion) {
         let mut group = criterion.benchmark_group(name);
         settings(&mut group);
         for ty in TYPES {
-            let weights = fill(memory, ty);
-            group.throughput(Throughput::Bytes(weights.len() as u64));
-            group.bench_function(format!("{ty}/plain read"), |b| b.iter(|| plain_read(&pool, weights)));
-            measure(&mut group, &pool, ty, weights, 1);
+            let bytes = whole_bytes(memory, ty);
+            group.throughput(Throughput::Bytes(bytes as u64));
+            group.bench_function(format!("{ty}/plain read"), |b| b.iter(|| plain_read(&pool, &memory[..bytes])));
+            measure(&mut group, &pool, ty, memory, 1);
         }
     }
 }
@@ -145,10 +157,9 @@ fn gemm(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group(format!("gemm/{} threads", pool.threads()));
     settings(&mut group);
     for ty in TYPES {
-        let weights = fill(memory, ty);
-        let rows = weights.len() as u64 / ty.row_bytes(K as u64).expect("whole blocks");
+        let rows = whole_bytes(memory, ty) as u64 / ty.row_bytes(K as u64).expect("whole blocks");
         group.throughput(Throughput::Elements(rows * (K * POSITIONS) as u64));
-        measure(&mut group, &pool, ty, weights, POSITIONS);
+        measure(&mut group, &pool, ty, memory, POSITIONS);
     }
 }
 

@@ -17,7 +17,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 use sipllm::gguf::{Gguf, TensorType};
 use sipllm::kernels::ops::{AttentionScratch, AttentionSpec, KvElement, KvLayout};
 use sipllm::kernels::pool::default_threads;
-use sipllm::kernels::{Activations, Arithmetic, Cancel, Kernels, MatrixOut, Ops, Pool, Task, matmul};
+use sipllm::kernels::{Activations, Arithmetic, Cancel, Interleave, Kernels, MatrixOut, Ops, Pool, Task, matmul};
 use sipllm::model::{Model, ModelOptions, NoHooks, Want};
 use sipllm::quant::{Rng, fill_random_row};
 use sipllm::weights::{Placement, StoreOptions};
@@ -113,6 +113,10 @@ fn gemv(kernels: Kernels, pool: &Pool, turns: usize, ty: TensorType, k: usize, m
     let mut pattern = vec![0; 32 * row_bytes];
     let mut rng = Rng::new(1);
     pattern.chunks_exact_mut(row_bytes).for_each(|row| fill_random_row(ty, &mut rng, 0.05, row));
+    let interleave = Interleave::of(kernels, ty);
+    if let Some(interleave) = interleave {
+        interleave.rows(&mut pattern, row_bytes, &mut Vec::new());
+    }
     let whole = memory.len() / (ROWS * row_bytes) * (ROWS * row_bytes);
     memory[..whole].chunks_mut(pattern.len()).for_each(|piece| piece.copy_from_slice(&pattern[..piece.len()]));
     let weights = &memory[..whole];
@@ -122,7 +126,8 @@ fn gemv(kernels: Kernels, pool: &Pool, turns: usize, ty: TensorType, k: usize, m
     compare(pool, turns, &ty.to_string(), weights, weights.len() as u64, || {
         for weights in weights.chunks_exact(ROWS * row_bytes) {
             let outs = &mut [MatrixOut { data: &mut out, row_stride: ROWS }];
-            let task = Task { out: 0, first_row: 0, rows: ROWS, ty, weights, positions: None };
+            let interleaved = interleave.is_some();
+            let task = Task { out: 0, first_row: 0, rows: ROWS, ty, weights, interleaved, positions: None };
             matmul(kernels, pool, &acts, outs, &[task], &Cancel::never()).expect("nobody cancels");
         }
     });

@@ -18,6 +18,7 @@ pub mod pool;
 pub use activations::Activations;
 pub use cancel::{Cancel, CancelHandle, Cancelled};
 pub use isa::Isa;
+pub use matmul::interleave::Interleave;
 pub use matmul::{MatrixOut, Positions, Task, matmul};
 pub use ops::Ops;
 pub use pool::Pool;

@@ -507,6 +507,7 @@ impl<'a> Pass<'a> {
                         rows: piece.rows as usize,
                         ty: matrix.ty,
                         weights: &bytes[piece.offset as usize..][..piece.bytes as usize],
+                        interleaved: false,
                         positions: place.positions,
                     });
                     if tasks.is_full() {

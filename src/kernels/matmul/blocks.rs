@@ -25,6 +25,8 @@ pub(super) trait Blocks {
     /// Elements a block, 32 or 256.
     const LEN: usize;
     const BYTES: usize;
+    /// Bytes before the first that are taken four at a time.
+    const LEAD: usize = 0;
     /// Elements that share a scale.
     const SUB: usize = 32;
     /// Whether `m` counts.
@@ -79,6 +81,7 @@ fn nibbles(packed: &[u8], q: &mut [i8], value: impl Fn(usize, u8) -> i8) {
 impl Blocks for Q4_0 {
     const LEN: usize = 32;
     const BYTES: usize = 18;
+    const LEAD: usize = 2;
 
     #[inline(always)]
     fn unpack(block: &[u8], q: &mut [i8]) -> Scales {
@@ -113,6 +116,7 @@ fn u32_at(block: &[u8], at: usize) -> u32 {
 impl Blocks for Q5_0 {
     const LEN: usize = 32;
     const BYTES: usize = 22;
+    const LEAD: usize = 2;
 
     #[inline(always)]
     fn unpack(block: &[u8], q: &mut [i8]) -> Scales {
@@ -138,6 +142,7 @@ impl Blocks for Q5_1 {
 impl Blocks for Q8_0 {
     const LEN: usize = 32;
     const BYTES: usize = 34;
+    const LEAD: usize = 2;
 
     #[inline(always)]
     fn unpack(block: &[u8], q: &mut [i8]) -> Scales {
@@ -151,6 +156,7 @@ impl Blocks for Q8_0 {
 impl Blocks for Iq4Nl {
     const LEN: usize = 32;
     const BYTES: usize = 18;
+    const LEAD: usize = 2;
 
     #[inline(always)]
     fn unpack(block: &[u8], q: &mut [i8]) -> Scales {
@@ -162,6 +168,7 @@ impl Blocks for Iq4Nl {
 impl Blocks for Mxfp4 {
     const LEN: usize = 32;
     const BYTES: usize = 17;
+    const LEAD: usize = 1;
 
     #[inline(always)]
     fn unpack(block: &[u8], q: &mut [i8]) -> Scales {

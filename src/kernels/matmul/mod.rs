@@ -5,13 +5,18 @@
 mod blocks;
 mod float;
 mod int8;
+pub mod interleave;
 mod split;
 mod tile;
+
+use std::cell::RefCell;
+use std::ops::Range;
 
 use super::activations::Form;
 use super::planes::{One, Two};
 use super::{Activations, Arithmetic, Cancel, Cancelled, Kernels, Pool};
 use crate::gguf::TensorType;
+use interleave::Interleave;
 use split::{Portion, Split};
 pub use tile::Positions;
 use tile::{Kernel, Out, TILE_POSITIONS, Tile};
@@ -33,6 +38,8 @@ pub struct Task<'a> {
     pub ty: TensorType,
     /// (rows, row bytes): exactly these rows; nothing outside is read.
     pub weights: &'a [u8],
+    /// Whether the whole groups of rows are interleaved; without, they are while they are multiplied, which takes time.
+    pub interleaved: bool,
     /// The positions to multiply, if not all: those of one head, or of one expert.
     pub positions: Option<Positions>,
 }
@@ -71,6 +78,28 @@ pub fn matmul(
     cancel.check()
 }
 
+/// Rows that are interleaved together where they come as they are in the file.
+const ROWS_AT_ONCE: usize = 32;
+
+thread_local! {
+    /// Rows that a thread has interleaved for a product.
+    static GROUPS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Bytes that each thread keeps for interleaving rows of `row_bytes` bytes, some or all of which do not come interleaved.
+pub fn scratch_bytes(row_bytes: usize) -> usize {
+    ROWS_AT_ONCE * row_bytes
+}
+
+/// Rows cut into steps; a rest shorter than a step goes with the last one.
+fn steps(rows: Range<usize>, step: usize) -> impl Iterator<Item = Range<usize>> {
+    let count = if rows.is_empty() { 0 } else { (rows.len() / step).max(1) };
+    (0..count).map(move |i| {
+        let start = rows.start + i * step;
+        start..if i + 1 == count { rows.end } else { start + step }
+    })
+}
+
 /// Computes a portion; returns false when cancelled.
 ///
 /// # Safety
@@ -88,30 +117,56 @@ unsafe fn compute(
     let positions = task.positions.unwrap_or(Positions { first: 0, step: 1, count: acts.positions });
     let Some(kernel) = kernel(kernels, task.ty) else { return false };
     let out = outs.get(task.out);
-    let step = if positions.count > 1 { group_rows } else { (STRIDE_BYTES / row_bytes).next_multiple_of(group_rows) };
-    let mut row = portion.rows.start;
-    while row < portion.rows.end {
-        // A rest shorter than a group goes with the last group.
-        let rows = if portion.rows.end - row < 2 * step { portion.rows.end - row } else { step };
+    // Returns false when cancelled.
+    let multiply = |rows: Range<usize>, weights: &[u8]| {
         for from in (0..positions.count).step_by(TILE_POSITIONS) {
             if cancel.is_cancelled() {
                 return false;
             }
             let tile = Tile {
                 ty: task.ty,
-                weights: &task.weights[row * row_bytes..(row + rows) * row_bytes],
+                weights,
                 row_bytes,
-                rows,
+                rows: rows.len(),
                 positions: positions.part(from, TILE_POSITIONS.min(positions.count - from)),
                 // SAFETY: the task's rows lie inside the output.
-                out: Out { data: unsafe { out.data.add(task.first_row + row) }, stride: out.stride },
+                out: Out { data: unsafe { out.data.add(task.first_row + rows.start) }, stride: out.stride },
             };
             // SAFETY: the tile is part of a task that was checked, and this thread's own; `Kernels` hold what was detected.
             unsafe { kernel(kernels.isa, &tile, acts) };
         }
-        row += rows;
+        true
+    };
+    // Rows up to here are in the order that the kernel takes.
+    let interleave = Interleave::of(kernels, task.ty);
+    let ready = match interleave {
+        None => task.rows,
+        Some(interleave) if task.interleaved => task.rows / interleave.lanes() * interleave.lanes(),
+        Some(_) => 0,
+    };
+    let ready = ready.clamp(portion.rows.start, portion.rows.end);
+    let step = if positions.count > 1 { group_rows } else { (STRIDE_BYTES / row_bytes).next_multiple_of(group_rows) };
+    for rows in steps(portion.rows.start..ready, step) {
+        if !multiply(rows.clone(), &task.weights[rows.start * row_bytes..rows.end * row_bytes]) {
+            return false;
+        }
     }
-    true
+    let Some(interleave) = interleave.filter(|_| ready < portion.rows.end) else { return true };
+    GROUPS.with_borrow_mut(|groups| {
+        (ready..portion.rows.end).step_by(ROWS_AT_ONCE).all(|first| {
+            let rows = first..portion.rows.end.min(first + ROWS_AT_ONCE);
+            let bytes = rows.len().next_multiple_of(interleave.lanes()) * row_bytes;
+            if groups.len() < bytes {
+                groups.resize(bytes, 0);
+            }
+            interleave.copy(
+                &task.weights[rows.start * row_bytes..rows.end * row_bytes],
+                row_bytes,
+                &mut groups[..bytes],
+            );
+            multiply(rows, &groups[..bytes])
+        })
+    })
 }
 
 /// The kernel for a type, if it is one of weights.
@@ -128,6 +183,7 @@ fn check(kernels: Kernels, acts: &Activations, outs: &[MatrixOut], task: &Task) 
     let row_bytes = task.ty.row_bytes(acts.k as u64);
     let bytes = row_bytes.and_then(|bytes| bytes.checked_mul(task.rows as u64));
     assert_eq!(bytes, Some(task.weights.len() as u64), "{} rows of {} {}", task.rows, acts.k, task.ty);
+    assert!(!task.interleaved || Interleave::of(kernels, task.ty).is_some(), "{} is never interleaved", task.ty);
     assert!(acts.has(Form::of(kernels.arithmetic, task.ty)), "activations are not prepared for {}", task.ty);
     let out = &outs[task.out];
     assert!(task.first_row + task.rows <= out.row_stride, "output rows");

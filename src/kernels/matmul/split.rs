@@ -116,6 +116,7 @@ mod tests {
             rows,
             ty: TensorType::Q8_0,
             weights: &WEIGHTS[..rows * 68],
+            interleaved: false,
             positions: None,
         };
         rows.iter().map(|rows| task(*rows)).collect()

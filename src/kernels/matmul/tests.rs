@@ -39,7 +39,15 @@ impl Product {
         acts.prepare(&pool, &self.x, self.positions, self.k, &[self.ty]);
         let mut data = vec![f32::NAN; self.positions * self.rows];
         let mut outs = [MatrixOut { data: &mut data, row_stride: self.rows }];
-        let task = Task { out: 0, first_row: 0, rows: self.rows, ty: self.ty, weights: &self.weights, positions: None };
+        let task = Task {
+            out: 0,
+            first_row: 0,
+            rows: self.rows,
+            ty: self.ty,
+            weights: &self.weights,
+            interleaved: false,
+            positions: None,
+        };
         matmul(kernels, &pool, &acts, &mut outs, &[task], &Cancel::never()).unwrap();
         data
     }
@@ -147,13 +155,15 @@ impl Drop for Fenced {
     }
 }
 
-/// What the kernels of one instruction set make of a product cut in two tasks, for all or some positions.
+/// What the kernels of one instruction set make of a product cut in two tasks, for all or some positions. The rows come
+/// as they are, or interleaved where that is what these kernels take.
 fn compute_in_parts(
     product: &Product,
     kernels: Kernels,
     threads: usize,
     cut: usize,
     positions: Option<Positions>,
+    interleaved: bool,
 ) -> Vec<f32> {
     let pool = Pool::new(threads);
     let mut acts = Activations::new(kernels, product.k, product.positions);
@@ -161,8 +171,15 @@ fn compute_in_parts(
     let stride = product.rows + 3;
     let mut data = vec![0.0; product.positions * stride];
     let row_bytes = product.weights.len() / product.rows;
-    let (first, second) = product.weights.split_at(cut * row_bytes);
-    let fences = [Fenced::new(first), Fenced::new(second)];
+    let mut weights = product.weights.clone();
+    let (first, second) = weights.split_at_mut(cut * row_bytes);
+    let interleave = Interleave::of(kernels, product.ty).filter(|_| interleaved);
+    let fences = [first, second].map(|part| {
+        if let Some(interleave) = interleave {
+            interleave.rows(part, row_bytes, &mut Vec::new());
+        }
+        Fenced::new(part)
+    });
     let mut outs = [MatrixOut { data: &mut data, row_stride: stride }];
     let tasks = [(0, cut), (cut, product.rows - cut)];
     let tasks: Vec<Task> = std::iter::zip(tasks, &fences)
@@ -172,6 +189,7 @@ fn compute_in_parts(
             rows,
             ty: product.ty,
             weights: weights.bytes(),
+            interleaved: interleave.is_some(),
             positions,
         })
         .collect();
@@ -187,7 +205,7 @@ mod properties {
         #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
         #[test]
-        fn every_isa_number_of_threads_and_cut_gives_the_bits_of_the_scalar_kernel(
+        fn every_isa_order_of_rows_number_of_threads_and_cut_gives_the_bits_of_the_scalar_kernel(
             ty in proptest::sample::select(SUPPORTED),
             arithmetic in prop_oneof![
                 1 => Just(Arithmetic::Exact), 3 => Just(Arithmetic::Int8), 2 => Just(Arithmetic::Fast)
@@ -204,10 +222,12 @@ mod properties {
             let cut = (cut * (rows + 1) as f64) as usize;
             let (first, step) = ((seed % 5) as usize, (seed / 5 % 4) as usize + 1);
             let some = some.then_some(Positions { first, step, count: positions.saturating_sub(first).div_ceil(step) });
-            let scalar = compute_in_parts(&product, Kernels { isa: Isa::Scalar, arithmetic }, 1, rows, some);
-            for isa in Isa::supported() {
-                let got = compute_in_parts(&product, Kernels { isa, arithmetic }, threads, cut, some);
-                prop_assert_eq!(bits(&got), bits(&scalar), "{} {:?} on {}", ty, arithmetic, isa.name());
+            let scalar = compute_in_parts(&product, Kernels { isa: Isa::Scalar, arithmetic }, 1, rows, some, false);
+            for (isa, interleaved) in Isa::supported().into_iter().flat_map(|isa| [(isa, false), (isa, true)]) {
+                let got = compute_in_parts(&product, Kernels { isa, arithmetic }, threads, cut, some, interleaved);
+                prop_assert_eq!(
+                    bits(&got), bits(&scalar), "{} {:?} on {}, interleaved: {}", ty, arithmetic, isa.name(), interleaved
+                );
             }
         }
     }
@@ -225,7 +245,7 @@ fn run_tasks(cut: impl Fn(&Product) -> Vec<Task<'_>>, cancel: &Cancel) -> Result
 }
 
 fn whole(product: &Product, positions: Option<Positions>) -> Task<'_> {
-    Task { out: 0, first_row: 0, rows: 64, ty: product.ty, weights: &product.weights, positions }
+    Task { out: 0, first_row: 0, rows: 64, ty: product.ty, weights: &product.weights, interleaved: false, positions }
 }
 
 fn every(first: usize, step: usize, count: usize) -> Positions {

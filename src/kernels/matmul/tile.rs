@@ -9,7 +9,7 @@ pub(super) const TILE_POSITIONS: usize = 128;
 /// Consecutive rows of one matrix against some positions.
 pub(super) struct Tile<'a> {
     pub ty: TensorType,
-    /// (rows, row_bytes), exactly
+    /// (rows, row_bytes), as they are in the file or, where that is what the kernel takes, interleaved in whole groups
     pub weights: &'a [u8],
     pub row_bytes: usize,
     pub rows: usize,
@@ -69,6 +69,6 @@ impl Out {
 
 /// Computes a tile.
 ///
-/// Unsafe: the tile's outputs are inside the output and no other thread uses them; the activations are prepared in the
+/// Unsafe: the weights are in the order that the kernel takes; the tile's outputs are inside the output and no other thread uses them; the activations are prepared in the
 /// form that the weights' type asks, for every position of the tile; the processor has the instruction set.
 pub(super) type Kernel = unsafe fn(Isa, &Tile<'_>, &Activations);

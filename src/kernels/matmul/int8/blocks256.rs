@@ -106,10 +106,10 @@ impl Format for Q2K {
 
     #[inline(always)]
     fn visit<L: Lanes>(l: L, rows: &Rows, take: &mut impl Take<L>) -> Rest<L> {
-        let both = l.transpose(rows, 0);
+        let both = l.words(rows, 0);
         let mut mins = [both[0]; 8];
         for half in 0..2 {
-            let packed = [l.transpose(rows, 16 + half * 32), l.transpose(rows, 32 + half * 32)];
+            let packed = [l.words(rows, 16 + half * 32), l.words(rows, 32 + half * 32)];
             let mut scales = [[l.zero(); 4]; 2];
             for i in 0..2 {
                 let both = both[half * 2 + i];
@@ -124,7 +124,7 @@ impl Format for Q2K {
             take.halves(half * 4 + 2, &shr_and::<L, 4>(l, packed, mask), [scales[1][0], scales[1][1]]);
             take.halves(half * 4 + 3, &shr_and::<L, 6>(l, packed, mask), [scales[1][2], scales[1][3]]);
         }
-        let [.., d] = l.peek(rows, 68, 80);
+        let d = l.word(rows, 80);
         Rest { d: l.low_f16(d), m: l.high_f16(d), mins: Mins::Of16(mins) }
     }
 }
@@ -135,12 +135,7 @@ impl Format for Q3K {
 
     #[inline(always)]
     fn visit<L: Lanes>(l: L, rows: &Rows, take: &mut impl Take<L>) -> Rest<L> {
-        // The 12 bytes of scales stand between the last elements and `d`.
-        let end = l.transpose(rows, 94);
-        let mut packed = [end[0]; 3];
-        for i in 0..3 {
-            packed[i] = l.or(l.shr::<16>(end[i]), l.shl::<16>(end[i + 1]));
-        }
+        let packed = [l.word(rows, 96), l.word(rows, 100), l.word(rows, 104)];
         let (low, two) = (l.splat(0x0f0f_0f0f), l.splat(0x3030_3030));
         let sixes = [
             l.or(l.and(packed[0], low), l.and(l.shl::<4>(packed[2]), two)),
@@ -148,10 +143,10 @@ impl Format for Q3K {
             l.or(l.and(l.shr::<4>(packed[0]), low), l.and(packed[2], two)),
             l.or(l.and(l.shr::<4>(packed[1]), low), l.and(l.shr::<2>(packed[2]), two)),
         ];
-        let high = [l.transpose(rows, 0), l.transpose(rows, 16)];
+        let high = [l.words(rows, 0), l.words(rows, 16)];
         let (mask, bit) = (0x0303_0303, 0x0404_0404);
         {
-            let packed = [l.transpose(rows, 32), l.transpose(rows, 48)];
+            let packed = [l.words(rows, 32), l.words(rows, 48)];
             let (a, b) = (less_32(l, sixes[0]), less_32(l, sixes[1]));
             take.halves(0, &or(l, shr_and::<L, 0>(l, packed, mask), shl_and::<L, 2>(l, high, bit)), [a[0], a[1]]);
             take.halves(1, &or(l, shr_and::<L, 2>(l, packed, mask), shl_and::<L, 1>(l, high, bit)), [a[2], a[3]]);
@@ -159,21 +154,21 @@ impl Format for Q3K {
             take.halves(3, &or(l, shr_and::<L, 6>(l, packed, mask), shr_and::<L, 1>(l, high, bit)), [b[2], b[3]]);
         }
         {
-            let packed = [l.transpose(rows, 64), l.transpose(rows, 80)];
+            let packed = [l.words(rows, 64), l.words(rows, 80)];
             let (a, b) = (less_32(l, sixes[2]), less_32(l, sixes[3]));
             take.halves(4, &or(l, shr_and::<L, 0>(l, packed, mask), shr_and::<L, 2>(l, high, bit)), [a[0], a[1]]);
             take.halves(5, &or(l, shr_and::<L, 2>(l, packed, mask), shr_and::<L, 3>(l, high, bit)), [a[2], a[3]]);
             take.halves(6, &or(l, shr_and::<L, 4>(l, packed, mask), shr_and::<L, 4>(l, high, bit)), [b[0], b[1]]);
             take.halves(7, &or(l, shr_and::<L, 6>(l, packed, mask), shr_and::<L, 5>(l, high, bit)), [b[2], b[3]]);
         }
-        Rest { d: l.high_f16(end[3]), m: l.zero(), mins: Mins::None }
+        Rest { d: l.half(rows, 108), m: l.zero(), mins: Mins::None }
     }
 }
 
 /// The first 16 bytes of Q4_K and Q5_K: eight scales of 6 bits, and what mins and scales of the whole there are.
 #[inline(always)]
 fn scales_and_mins<L: Lanes>(l: L, rows: &Rows) -> ([[L::F; 4]; 2], Rest<L>) {
-    let [d, scales, mins, high] = l.transpose(rows, 0);
+    let [d, scales, mins, high] = l.words(rows, 0);
     let (six, low, two) = (l.splat(0x3f3f_3f3f), l.splat(0x0f0f_0f0f), l.splat(0x3030_3030));
     let last_scales = l.or(l.and(high, low), l.and(l.shr::<2>(scales), two));
     let last_mins = l.or(l.and(l.shr::<4>(high), low), l.and(l.shr::<2>(mins), two));
@@ -190,7 +185,7 @@ impl Format for Q4K {
     fn visit<L: Lanes>(l: L, rows: &Rows, take: &mut impl Take<L>) -> Rest<L> {
         let (scales, rest) = scales_and_mins(l, rows);
         for pair in 0..4 {
-            let packed = [l.transpose(rows, 16 + pair * 32), l.transpose(rows, 32 + pair * 32)];
+            let packed = [l.words(rows, 16 + pair * 32), l.words(rows, 32 + pair * 32)];
             let scales = &scales[pair / 2][pair % 2 * 2..];
             take.whole(2 * pair, &shr_and::<L, 0>(l, packed, 0x0f0f_0f0f), scales[0]);
             take.whole(2 * pair + 1, &shr_and::<L, 4>(l, packed, 0x0f0f_0f0f), scales[1]);
@@ -206,12 +201,12 @@ impl Format for Q5K {
     #[inline(always)]
     fn visit<L: Lanes>(l: L, rows: &Rows, take: &mut impl Take<L>) -> Rest<L> {
         let (scales, rest) = scales_and_mins(l, rows);
-        let high = [l.transpose(rows, 16), l.transpose(rows, 32)];
+        let high = [l.words(rows, 16), l.words(rows, 32)];
         let (nibble, bit) = (0x0f0f_0f0f, 0x1010_1010);
         // The bits of sub-block 2 * pair are bit 2 * pair of each byte, those of the next the one above.
         macro_rules! pair {
             ($pair:literal, $low_bits:expr, $high_bits:expr) => {{
-                let packed = [l.transpose(rows, 48 + $pair * 32), l.transpose(rows, 64 + $pair * 32)];
+                let packed = [l.words(rows, 48 + $pair * 32), l.words(rows, 64 + $pair * 32)];
                 let scales = &scales[$pair / 2][$pair % 2 * 2..];
                 take.whole(2 * $pair, &or(l, shr_and::<L, 0>(l, packed, nibble), $low_bits), scales[0]);
                 take.whole(2 * $pair + 1, &or(l, shr_and::<L, 4>(l, packed, nibble), $high_bits), scales[1]);
@@ -231,8 +226,7 @@ impl Format for Q6K {
 
     #[inline(always)]
     fn visit<L: Lanes>(l: L, rows: &Rows, take: &mut impl Take<L>) -> Rest<L> {
-        let d = l.high_f16(l.peek(rows, 194, 208)[3]);
-        let all_scales = l.transpose(rows, 192);
+        let all_scales = l.words(rows, 192);
         let (nibble, two) = (0x0f0f_0f0f, 0x3030_3030);
         for half in 0..2 {
             let mut scales = [[l.zero(); 4]; 2];
@@ -246,16 +240,16 @@ impl Format for Q6K {
                 ];
             }
             let [a, b] = scales;
-            let high = [l.transpose(rows, 128 + half * 32), l.transpose(rows, 144 + half * 32)];
-            let low = [l.transpose(rows, half * 64), l.transpose(rows, half * 64 + 16)];
+            let high = [l.words(rows, 128 + half * 32), l.words(rows, 144 + half * 32)];
+            let low = [l.words(rows, half * 64), l.words(rows, half * 64 + 16)];
             let sub = half * 4;
             take.halves(sub, &or(l, shr_and::<L, 0>(l, low, nibble), shl_and::<L, 4>(l, high, two)), [a[0], a[1]]);
             take.halves(sub + 2, &or(l, shr_and::<L, 4>(l, low, nibble), shr_and::<L, 0>(l, high, two)), [b[0], b[1]]);
-            let low = [l.transpose(rows, half * 64 + 32), l.transpose(rows, half * 64 + 48)];
+            let low = [l.words(rows, half * 64 + 32), l.words(rows, half * 64 + 48)];
             take.halves(sub + 1, &or(l, shr_and::<L, 0>(l, low, nibble), shl_and::<L, 2>(l, high, two)), [a[2], a[3]]);
             take.halves(sub + 3, &or(l, shr_and::<L, 4>(l, low, nibble), shr_and::<L, 2>(l, high, two)), [b[2], b[3]]);
         }
-        Rest { d, m: l.zero(), mins: Mins::None }
+        Rest { d: l.half(rows, 208), m: l.zero(), mins: Mins::None }
     }
 }
 
@@ -265,14 +259,14 @@ impl Format for Iq4Xs {
 
     #[inline(always)]
     fn visit<L: Lanes>(l: L, rows: &Rows, take: &mut impl Take<L>) -> Rest<L> {
-        let [first, lows, ..] = l.transpose(rows, 0);
+        let (first, lows) = (l.word(rows, 0), l.word(rows, 4));
         let table = iq4_table::<L>();
         macro_rules! sub {
             ($sub:literal) => {{
                 let low = l.and(l.shr::<{ 4 * $sub }>(lows), l.splat(15));
                 let high = l.and(l.shr::<{ 2 * $sub + 12 }>(first), l.splat(0x30));
                 let scale = l.to_f32(l.add(l.or(low, high), l.splat(-32_i32 as u32)));
-                take.whole($sub, &looked_up(l, &table, l.transpose(rows, 8 + $sub * 16)), scale);
+                take.whole($sub, &looked_up(l, &table, l.words(rows, 8 + $sub * 16)), scale);
             }};
         }
         sub!(0);
@@ -467,7 +461,6 @@ pub(super) struct Products<B, P>(B, P);
 
 impl<B: Format, P: Planes> Dots for Products<B, P> {
     type Blocks = B;
-    type Planes = P;
 
     #[inline(always)]
     unsafe fn add_one<L: Lanes>(l: L, rows: &Rows, acts: &Activations, block: usize, position: usize, acc: &mut L::F) {

@@ -71,8 +71,7 @@ impl Format for Q4_0 {
 
     #[inline(always)]
     fn load<L: Lanes>(l: L, rows: &Rows) -> Block<L> {
-        let w = nibbles(l, l.transpose(rows, 2));
-        Block { w, d: l.low_f16(l.peek(rows, 0, 0)[0]), m: l.zero() }
+        Block { w: nibbles(l, l.words(rows, 2)), d: l.half(rows, 0), m: l.zero() }
     }
 }
 
@@ -82,8 +81,8 @@ impl Format for Q4_1 {
 
     #[inline(always)]
     fn load<L: Lanes>(l: L, rows: &Rows) -> Block<L> {
-        let w = nibbles(l, l.transpose(rows, 4));
-        let [scales, ..] = l.peek(rows, 0, 0);
+        let w = nibbles(l, l.words(rows, 4));
+        let scales = l.word(rows, 0);
         Block { w, d: l.low_f16(scales), m: l.high_f16(scales) }
     }
 }
@@ -94,10 +93,9 @@ impl Format for Q5_0 {
 
     #[inline(always)]
     fn load<L: Lanes>(l: L, rows: &Rows) -> Block<L> {
-        let mut w = nibbles(l, l.transpose(rows, 6));
-        let [first, second, ..] = l.peek(rows, 0, 0);
-        set_fifth_bits(l, &mut w, l.or(l.shr::<16>(first), l.shl::<16>(second)));
-        Block { w, d: l.low_f16(first), m: l.zero() }
+        let mut w = nibbles(l, l.words(rows, 6));
+        set_fifth_bits(l, &mut w, l.word(rows, 2));
+        Block { w, d: l.half(rows, 0), m: l.zero() }
     }
 }
 
@@ -107,9 +105,9 @@ impl Format for Q5_1 {
 
     #[inline(always)]
     fn load<L: Lanes>(l: L, rows: &Rows) -> Block<L> {
-        let mut w = nibbles(l, l.transpose(rows, 8));
-        let [scales, fifth_bits, ..] = l.peek(rows, 0, 0);
-        set_fifth_bits(l, &mut w, fifth_bits);
+        let mut w = nibbles(l, l.words(rows, 8));
+        let scales = l.word(rows, 0);
+        set_fifth_bits(l, &mut w, l.word(rows, 4));
         Block { w, d: l.low_f16(scales), m: l.high_f16(scales) }
     }
 }
@@ -120,13 +118,13 @@ impl Format for Q8_0 {
 
     #[inline(always)]
     fn load<L: Lanes>(l: L, rows: &Rows) -> Block<L> {
-        let halves = [l.transpose(rows, 2), l.transpose(rows, 18)];
+        let halves = [l.words(rows, 2), l.words(rows, 18)];
         let mut w = [l.splat(0); 8];
         for i in 0..8 {
             let signed = halves[i / 4][i % 4];
             w[i] = if L::SIGNED { signed } else { l.xor(signed, l.splat(0x8080_8080)) };
         }
-        Block { w, d: l.low_f16(l.peek(rows, 0, 0)[0]), m: l.zero() }
+        Block { w, d: l.half(rows, 0), m: l.zero() }
     }
 }
 
@@ -136,8 +134,8 @@ impl Format for Iq4Nl {
 
     #[inline(always)]
     fn load<L: Lanes>(l: L, rows: &Rows) -> Block<L> {
-        let w = looked_up(l, &iq4_table::<L>(), l.transpose(rows, 2));
-        Block { w, d: l.low_f16(l.peek(rows, 0, 0)[0]), m: l.zero() }
+        let w = looked_up(l, &iq4_table::<L>(), l.words(rows, 2));
+        Block { w, d: l.half(rows, 0), m: l.zero() }
     }
 }
 
@@ -147,9 +145,9 @@ impl Format for Mxfp4 {
 
     #[inline(always)]
     fn load<L: Lanes>(l: L, rows: &Rows) -> Block<L> {
-        let w = looked_up(l, &MXFP4_VALUES.map(|value| (value + 16) as u8), l.transpose(rows, 1));
+        let w = looked_up(l, &MXFP4_VALUES.map(|value| (value + 16) as u8), l.words(rows, 1));
         // 2^(e - 128) can be subnormal: the product of two powers that are not, floor(e / 2) - 64 and ceil(e / 2) - 64.
-        let e = l.byte::<0>(l.peek(rows, 0, 0)[0]);
+        let e = l.single(rows, 0);
         let floor = l.add(l.shr::<1>(e), l.splat(127 - 64));
         let ceil = l.add(l.shr::<1>(l.add(e, l.splat(1))), l.splat(127 - 64));
         let d = l.mul(l.as_f32(l.shl::<23>(floor)), l.as_f32(l.shl::<23>(ceil)));
@@ -212,7 +210,6 @@ pub(super) struct Products<B, P>(B, P);
 
 impl<B: Format, P: Planes> Dots for Products<B, P> {
     type Blocks = B;
-    type Planes = P;
 
     #[inline(always)]
     unsafe fn add_one<L: Lanes>(l: L, rows: &Rows, acts: &Activations, block: usize, position: usize, acc: &mut L::F) {

@@ -1,6 +1,8 @@
 //! Vectors with a row in each 32-bit lane: what an instruction set provides, and what the formats are written in.
 
 use super::super::super::planes::Planes;
+#[cfg(doc)]
+use super::super::blocks::Blocks;
 
 /// An instruction set's vectors. A value is the proof that the processor has it.
 pub(super) trait Simd: Copy {
@@ -42,16 +44,26 @@ pub(super) trait Simd: Copy {
     /// `c - a * b`, rounded once.
     fn neg_mul_add(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
 
-    /// Asks for `bytes` bytes from any address on to be brought into the cache, where asking pays.
+    /// Asks for `bytes` bytes from any address on to be brought into the cache.
     fn fetch(self, from: *const u8, bytes: usize);
+    /// Four bytes of each row.
+    ///
+    /// # Safety
+    /// `4 * LANES` bytes are readable.
+    unsafe fn load(self, from: *const u8) -> Self::V;
+    /// A half-precision number of each row.
+    ///
+    /// # Safety
+    /// `2 * LANES` bytes are readable.
+    unsafe fn load_f16(self, from: *const u8) -> Self::F;
+    /// A byte of each row, the rest of the lane zero.
+    ///
+    /// # Safety
+    /// `LANES` bytes are readable.
+    unsafe fn load_byte(self, from: *const u8) -> Self::V;
     /// # Safety
     /// `to` has room for `LANES` elements.
     unsafe fn store(self, to: *mut f32, a: Self::F);
-    /// The 16 bytes at `from` in each row: vector `i` has bytes `4 i ..` of each.
-    ///
-    /// # Safety
-    /// 16 bytes are readable at `from` in each of `LANES` rows, `stride` bytes apart.
-    unsafe fn transpose(self, from: *const u8, stride: usize, ahead: Ahead) -> [Self::V; 4];
 
     /// For each position and vector of rows: `start` plus the products of the rows' bytes `w`, of `bits` bits (unsigned
     /// below 8; a constant), with the position's bytes `a`.
@@ -77,44 +89,32 @@ pub(super) trait Simd: Copy {
     fn dot_pairs<const N: usize, const T: usize>(self, w: &[[Self::V; T]; N], a: &[[i16; 2]; N]) -> [Self::V; T];
 }
 
-/// What is fetched into the cache, from any address on, while rows are loaded: a line for each 64 bytes loaded, or one.
-#[derive(Clone, Copy)]
-pub(super) enum Ahead {
-    Same(*const u8),
-    Line(*const u8),
-}
+/// Bytes that memory is asked for ahead of what is loaded. Half as many and twice as many are measured to be no better.
+const AHEAD: usize = 8192;
 
-/// Some rows' blocks at the same place in each row.
+/// The blocks at the same place in each row of some groups, interleaved.
 #[derive(Clone, Copy)]
 pub(super) struct Rows {
     base: *const u8,
-    stride: usize,
-    /// Where to fetch ahead, in a region of `LANES` x `block_bytes`.
-    ahead: *const u8,
+    group_bytes: usize,
     block_bytes: usize,
 }
 
 impl Rows {
     /// # Safety
-    /// `block_bytes` bytes are readable at `base` in each of the rows, `stride` bytes apart, of the vectors that these
-    /// are loaded into.
+    /// At `base` a group's blocks of `block_bytes` bytes are readable, and so for each vector that these are loaded into,
+    /// `group_bytes` bytes apart.
     #[inline(always)]
-    pub(super) unsafe fn new(base: *const u8, stride: usize, ahead: *const u8, block_bytes: usize) -> Self {
-        Self { base, stride, ahead, block_bytes }
+    pub(super) unsafe fn new(base: *const u8, group_bytes: usize, block_bytes: usize) -> Self {
+        Self { base, group_bytes, block_bytes }
     }
 
-    /// Where 16 bytes of vector `t` of rows begin, at `offset` in the block.
+    /// Where `len` bytes of each row of vector `t` begin that are at `offset` in the block.
     #[inline(always)]
-    fn at(&self, lanes: usize, t: usize, offset: usize) -> *const u8 {
-        // Both sides are known when this is compiled into a kernel.
-        assert!(offset + 16 <= self.block_bytes, "read past a block");
-        self.base.wrapping_add(t * lanes * self.stride + offset)
-    }
-
-    /// What it fetches ahead: by `how`, from where what stands for bytes from `offset` on of each row begins.
-    #[inline(always)]
-    fn ahead(&self, lanes: usize, t: usize, offset: usize, how: fn(*const u8) -> Ahead) -> Ahead {
-        how(self.ahead.wrapping_add((t * self.block_bytes + offset) * lanes))
+    fn at(&self, lanes: usize, t: usize, offset: usize, len: usize) -> *const u8 {
+        // All is known when this is compiled into a kernel.
+        assert!(offset + len <= self.block_bytes, "read past a block");
+        self.base.wrapping_add(t * self.group_bytes + offset * lanes)
     }
 }
 
@@ -151,14 +151,17 @@ pub(super) trait Lanes: Copy {
     fn mul_add(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
     fn neg_mul_add(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
 
-    fn fetch(self, from: *const u8, bytes: usize);
     /// # Safety
     /// `to` has room for `ROWS` elements.
     unsafe fn store(self, to: *mut f32, a: Self::F);
-    /// Bytes `offset .. offset + 16` of each row's block.
-    fn transpose(self, rows: &Rows, offset: usize) -> [Self::V; 4];
-    /// The same where only the bytes from `first` on are wanted, few of which no [`transpose`](Self::transpose) loads.
-    fn peek(self, rows: &Rows, offset: usize, first: usize) -> [Self::V; 4];
+    /// The four bytes at `offset` of each row's block, a whole number of them after [`LEAD`](Blocks::LEAD).
+    fn word(self, rows: &Rows, offset: usize) -> Self::V;
+    /// Those and the three that follow.
+    fn words(self, rows: &Rows, offset: usize) -> [Self::V; 4];
+    /// The half-precision number that [`LEAD`](Blocks::LEAD) is, or that is left over at the end.
+    fn half(self, rows: &Rows, offset: usize) -> Self::F;
+    /// The single byte that [`LEAD`](Blocks::LEAD) is.
+    fn single(self, rows: &Rows, offset: usize) -> Self::V;
     fn dot<const N: usize, const U: usize>(
         self,
         bits: u32,
@@ -287,11 +290,6 @@ impl<S: Simd, const T: usize> Lanes for Wide<S, T> {
     }
 
     #[inline(always)]
-    fn fetch(self, from: *const u8, bytes: usize) {
-        self.0.fetch(from, bytes);
-    }
-
-    #[inline(always)]
     unsafe fn store(self, to: *mut f32, a: Self::F) {
         for t in 0..T {
             // SAFETY: the room asked for is `T` vectors.
@@ -300,29 +298,50 @@ impl<S: Simd, const T: usize> Lanes for Wide<S, T> {
     }
 
     #[inline(always)]
-    fn transpose(self, rows: &Rows, offset: usize) -> [Self::V; 4] {
+    fn word(self, rows: &Rows, offset: usize) -> Self::V {
+        let mut out = self.splat(0);
+        for t in 0..T {
+            let from = rows.at(S::LANES, t, offset, 4);
+            self.0.fetch(from.wrapping_add(AHEAD), 4 * S::LANES);
+            // SAFETY: `Rows::new` vouches for the blocks, and `at` that these bytes lie in them.
+            out[t] = unsafe { self.0.load(from) };
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn words(self, rows: &Rows, offset: usize) -> [Self::V; 4] {
         let mut out = [self.splat(0); 4];
         for t in 0..T {
-            let ahead = rows.ahead(S::LANES, t, offset, Ahead::Same);
-            // SAFETY: `Rows::new` vouches for the rows' blocks, and `at` that these bytes lie in them.
-            let four = unsafe { self.0.transpose(rows.at(S::LANES, t, offset), rows.stride, ahead) };
+            let from = rows.at(S::LANES, t, offset, 16);
+            self.0.fetch(from.wrapping_add(AHEAD), 16 * S::LANES);
             for i in 0..4 {
-                out[i][t] = four[i];
+                // SAFETY: as in `word`.
+                out[i][t] = unsafe { self.0.load(from.add(4 * i * S::LANES)) };
             }
         }
         out
     }
 
     #[inline(always)]
-    fn peek(self, rows: &Rows, offset: usize, first: usize) -> [Self::V; 4] {
-        let mut out = [self.splat(0); 4];
+    fn half(self, rows: &Rows, offset: usize) -> Self::F {
+        let mut out = self.zero();
         for t in 0..T {
-            let ahead = rows.ahead(S::LANES, t, first, Ahead::Line);
-            // SAFETY: `Rows::new` vouches for the rows' blocks, and `at` that these bytes lie in them.
-            let four = unsafe { self.0.transpose(rows.at(S::LANES, t, offset), rows.stride, ahead) };
-            for i in 0..4 {
-                out[i][t] = four[i];
-            }
+            let from = rows.at(S::LANES, t, offset, 2);
+            self.0.fetch(from.wrapping_add(AHEAD), 2 * S::LANES);
+            // SAFETY: as in `word`.
+            out[t] = unsafe { self.0.load_f16(from) };
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn single(self, rows: &Rows, offset: usize) -> Self::V {
+        let mut out = self.splat(0);
+        for t in 0..T {
+            let from = rows.at(S::LANES, t, offset, 1);
+            // SAFETY: as in `word`.
+            out[t] = unsafe { self.0.load_byte(from) };
         }
         out
     }

@@ -1,7 +1,7 @@
 //! Products in 8-bit integers with rows in the lanes of vectors.
 //!
 //! One vector register holds four bytes of each of as many rows as it has 32-bit lanes, so that a row's products are summed
-//! in its lane and no sum goes across lanes. The formats ([`blocks32`], [`blocks256`]) say how packed rows become such
+//! in its lane and no sum goes across lanes. They come interleaved, so that a load fills a register. The formats ([`blocks32`], [`blocks256`]) say how packed rows become such
 //! vectors, in terms of the operations of [`lanes::Lanes`]; an instruction set says what the operations are.
 //! One position and many are the same code: many keep their accumulators in the first-level cache.
 //!
@@ -21,6 +21,16 @@ use super::super::Isa;
 use super::super::planes::Planes;
 use super::tile::Kernel;
 use crate::gguf::TensorType;
+
+/// Rows in a vector of an instruction set; 1 where the kernel is in portable code.
+pub(super) fn lanes(isa: Isa) -> usize {
+    match isa {
+        Isa::Scalar => 1,
+        Isa::Avx2 | Isa::AvxVnni => 8,
+        Isa::Avx512Vnni => 16,
+        Isa::Neon | Isa::Dotprod | Isa::I8mm => 4,
+    }
+}
 
 /// The kernel for a weight type that is multiplied in integers, with activations in this many planes.
 pub(super) fn kernel<P: Planes>(isa: Isa, ty: TensorType) -> Option<Kernel> {

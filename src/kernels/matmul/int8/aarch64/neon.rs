@@ -4,7 +4,7 @@ use std::arch::aarch64::*;
 use std::arch::asm;
 use std::marker::PhantomData;
 
-use super::super::lanes::{Ahead, Simd};
+use super::super::lanes::Simd;
 use super::products::Products;
 
 /// Proof of NEON, and of what `P` multiplies with.
@@ -89,31 +89,40 @@ impl<P: Products> Simd for Neon<P> {
         fn neg_mul_add(a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t = vfmsq_f32(c, a, b);
     }
 
-    /// Does nothing: one prefetch of a line is enough here, as far as is known.
     #[inline(always)]
-    fn fetch(self, _from: *const u8, _bytes: usize) {}
+    fn fetch(self, from: *const u8, bytes: usize) {
+        for line in (0..bytes).step_by(64) {
+            let line = from.wrapping_add(line);
+            // SAFETY: a prefetch may be of any address.
+            unsafe { asm!("prfm pldl1keep, [{}]", in(reg) line, options(nostack, preserves_flags, readonly)) };
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load(self, from: *const u8) -> uint32x4_t {
+        // SAFETY: the caller vouches for the bytes, `self` for the instruction.
+        unsafe { vreinterpretq_u32_u8(vld1q_u8(from)) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_f16(self, from: *const u8) -> float32x4_t {
+        // SAFETY: as above.
+        unsafe { widen(vreinterpret_u16_u8(vld1_u8(from))) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_byte(self, from: *const u8) -> uint32x4_t {
+        // SAFETY: as above.
+        unsafe {
+            let four = vdup_n_u32(from.cast::<u32>().read_unaligned());
+            vmovl_u16(vget_low_u16(vmovl_u8(vreinterpret_u8_u32(four))))
+        }
+    }
 
     #[inline(always)]
     unsafe fn store(self, to: *mut f32, a: float32x4_t) {
         // SAFETY: the caller vouches for the room, `self` for the instruction.
         unsafe { vst1q_f32(to, a) }
-    }
-
-    #[inline(always)]
-    unsafe fn transpose(self, from: *const u8, stride: usize, ahead: Ahead) -> [uint32x4_t; 4] {
-        // Four rows of 16 bytes are one line.
-        let (Ahead::Same(line) | Ahead::Line(line)) = ahead;
-        // SAFETY: the caller vouches for 16 bytes in each of 4 rows; a prefetch may be of any address; `self` for the
-        // instructions.
-        unsafe {
-            asm!("prfm pldl1keep, [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
-            let row = |i: usize| vreinterpretq_u32_u8(vld1q_u8(from.add(i * stride)));
-            let (a, b) = (vtrn1q_u32(row(0), row(1)), vtrn1q_u32(row(2), row(3)));
-            let (c, d) = (vtrn2q_u32(row(0), row(1)), vtrn2q_u32(row(2), row(3)));
-            let low = |a, b| vreinterpretq_u32_u64(vtrn1q_u64(vreinterpretq_u64_u32(a), vreinterpretq_u64_u32(b)));
-            let high = |a, b| vreinterpretq_u32_u64(vtrn2q_u64(vreinterpretq_u64_u32(a), vreinterpretq_u64_u32(b)));
-            [low(a, b), low(c, d), high(a, b), high(c, d)]
-        }
     }
 
     #[inline(always)]

@@ -2,8 +2,8 @@
 
 use std::arch::x86_64::*;
 
-use super::super::lanes::{Ahead, Simd};
-use super::{fetch, opaque};
+use super::super::lanes::Simd;
+use super::fetch;
 
 /// Proof of AVX2, FMA and F16C, and of AVX-VNNI if so said.
 #[derive(Clone, Copy)]
@@ -79,40 +79,27 @@ impl<const VNNI: bool> Simd for Ymm<VNNI> {
     }
 
     #[inline(always)]
-    unsafe fn store(self, to: *mut f32, a: __m256) {
-        // SAFETY: the caller vouches for the room, `self` for the instruction.
-        unsafe { _mm256_storeu_ps(to, a) }
+    unsafe fn load(self, from: *const u8) -> __m256i {
+        // SAFETY: the caller vouches for the bytes, `self` for the instruction.
+        unsafe { _mm256_loadu_si256(from.cast()) }
     }
 
     #[inline(always)]
-    unsafe fn transpose(self, from: *const u8, stride: usize, ahead: Ahead) -> [__m256i; 4] {
-        // SAFETY: the caller vouches for 16 bytes in each of 8 rows; a prefetch may be of any address; `self` for the
-        // instructions.
-        unsafe {
-            if let Ahead::Line(ahead) = ahead {
-                _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
-            }
-            let from = opaque(from);
-            let halves = [from, from.add(4 * stride)];
-            // Rows i and i + 4 in the two halves of vector i.
-            let mut rows = [_mm256_setzero_si256(); 4];
-            for (i, rows) in rows.iter_mut().enumerate() {
-                let low = _mm_loadu_si128(halves[0].add(i * stride).cast());
-                let high = _mm_loadu_si128(halves[1].add(i * stride).cast());
-                *rows = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), high);
-                if let (Ahead::Same(ahead), 0 | 2) = (ahead, i) {
-                    _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(i * 32).cast());
-                }
-            }
-            let (a, b) = (_mm256_unpacklo_epi32(rows[0], rows[1]), _mm256_unpacklo_epi32(rows[2], rows[3]));
-            let (c, d) = (_mm256_unpackhi_epi32(rows[0], rows[1]), _mm256_unpackhi_epi32(rows[2], rows[3]));
-            [
-                _mm256_unpacklo_epi64(a, b),
-                _mm256_unpackhi_epi64(a, b),
-                _mm256_unpacklo_epi64(c, d),
-                _mm256_unpackhi_epi64(c, d),
-            ]
-        }
+    unsafe fn load_f16(self, from: *const u8) -> __m256 {
+        // SAFETY: as above.
+        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(from.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_byte(self, from: *const u8) -> __m256i {
+        // SAFETY: as above.
+        unsafe { _mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32, a: __m256) {
+        // SAFETY: the caller vouches for the room, `self` for the instruction.
+        unsafe { _mm256_storeu_ps(to, a) }
     }
 
     #[inline(always)]

@@ -2,8 +2,8 @@
 
 use std::arch::x86_64::*;
 
-use super::super::lanes::{Ahead, Simd};
-use super::{fetch, opaque};
+use super::super::lanes::Simd;
+use super::fetch;
 
 /// Proof of AVX-512 F, BW, DQ, VL and VNNI (with AVX2, FMA and F16C).
 #[derive(Clone, Copy)]
@@ -86,34 +86,27 @@ impl Simd for Zmm {
     }
 
     #[inline(always)]
-    unsafe fn store(self, to: *mut f32, a: __m512) {
-        // SAFETY: the caller vouches for the room, `self` for the instruction.
-        unsafe { _mm512_storeu_ps(to, a) }
+    unsafe fn load(self, from: *const u8) -> __m512i {
+        // SAFETY: the caller vouches for the bytes, `self` for the instruction.
+        unsafe { _mm512_loadu_si512(from.cast()) }
     }
 
     #[inline(always)]
-    unsafe fn transpose(self, from: *const u8, stride: usize, ahead: Ahead) -> [__m512i; 4] {
-        // SAFETY: the caller vouches for 16 bytes in each of 16 rows; a prefetch may be of any address; `self` for the
-        // instructions.
-        unsafe {
-            if let Ahead::Line(ahead) = ahead {
-                _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
-            }
-            let from = opaque(from);
-            let quarters = [from, from.add(4 * stride), from.add(8 * stride), from.add(8 * stride).add(4 * stride)];
-            // Rows i, i + 4, i + 8 and i + 12 in the four quarters of vector i.
-            let mut rows = [_mm512_setzero_si512(); 4];
-            for (i, rows) in rows.iter_mut().enumerate() {
-                let mut v = _mm512_castsi128_si512(_mm_loadu_si128(quarters[0].add(i * stride).cast()));
-                v = _mm512_inserti32x4::<1>(v, _mm_loadu_si128(quarters[1].add(i * stride).cast()));
-                v = _mm512_inserti32x4::<2>(v, _mm_loadu_si128(quarters[2].add(i * stride).cast()));
-                *rows = _mm512_inserti32x4::<3>(v, _mm_loadu_si128(quarters[3].add(i * stride).cast()));
-                if let Ahead::Same(ahead) = ahead {
-                    _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(i * 64).cast());
-                }
-            }
-            transpose_quarters(rows)
-        }
+    unsafe fn load_f16(self, from: *const u8) -> __m512 {
+        // SAFETY: as above.
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_byte(self, from: *const u8) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32, a: __m512) {
+        // SAFETY: the caller vouches for the room, `self` for the instruction.
+        unsafe { _mm512_storeu_ps(to, a) }
     }
 
     #[inline(always)]
@@ -216,23 +209,4 @@ unsafe fn dot_two([mut first, mut second]: [__m512i; 2], w: [__m512i; 2], four: 
         );
     }
     [first, second]
-}
-
-/// The dwords of each quarter, four rows of four, the other way round.
-///
-/// # Safety
-/// The processor has AVX-512 F.
-#[inline(always)]
-unsafe fn transpose_quarters(rows: [__m512i; 4]) -> [__m512i; 4] {
-    // SAFETY: as asked of the caller.
-    unsafe {
-        let (a, b) = (_mm512_unpacklo_epi32(rows[0], rows[1]), _mm512_unpacklo_epi32(rows[2], rows[3]));
-        let (c, d) = (_mm512_unpackhi_epi32(rows[0], rows[1]), _mm512_unpackhi_epi32(rows[2], rows[3]));
-        [
-            _mm512_unpacklo_epi64(a, b),
-            _mm512_unpackhi_epi64(a, b),
-            _mm512_unpacklo_epi64(c, d),
-            _mm512_unpackhi_epi64(c, d),
-        ]
-    }
 }

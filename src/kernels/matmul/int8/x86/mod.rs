@@ -12,20 +12,6 @@ use super::super::tile::{Kernel, Tile};
 use super::{blocks32, blocks256, walk};
 use crate::gguf::TensorType;
 
-/// The same pointer, of which the compiler does not know that it is.
-///
-/// Otherwise it computes the addresses of all rows once for a whole kernel, which are more than there are registers, and
-/// loads them from the stack time and again.
-#[allow(clippy::pointers_in_nomem_asm_block, reason = "there is no instruction that could use it")]
-#[inline(always)]
-fn opaque(mut pointer: *const u8) -> *const u8 {
-    // SAFETY: no instruction at all.
-    unsafe {
-        std::arch::asm!("/* {0} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags));
-    }
-    pointer
-}
-
 /// Prefetches each line of some bytes, which may be of any address.
 #[inline(always)]
 fn fetch(from: *const u8, bytes: usize) {
