@@ -507,7 +507,7 @@ impl<'a> Pass<'a> {
                         rows: piece.rows as usize,
                         ty: matrix.ty,
                         weights: &bytes[piece.offset as usize..][..piece.bytes as usize],
-                        interleaved: false,
+                        interleaved: self.store.interleave_of(matrix.ty).is_some(),
                         positions: place.positions,
                     });
                     if tasks.is_full() {

@@ -32,7 +32,7 @@ use scratch::{Scratch, ScratchShape};
 
 use crate::gguf::Gguf;
 use crate::kernels::ops::KvElement;
-use crate::kernels::{Cancel, Kernels, Ops, Pool};
+use crate::kernels::{Cancel, Interleave, Kernels, Ops, Pool};
 use crate::weights::{PassEnd, StoreOptions, WeightStore};
 
 /// How a model is to be run.
@@ -58,6 +58,17 @@ pub struct Model {
     pool: Pool,
     times: OpTimes,
     logit_rows: usize,
+    interleaving_bytes: usize,
+}
+
+/// Bytes that threads come to hold for interleaving rows: readers, and the kernels' where rows do not come so.
+fn interleaving_bytes(store: &WeightStore, shape: &ScratchShape) -> usize {
+    let of_thread = store.table().matrices().iter().map(|matrix| {
+        let here = store.interleave_of(matrix.ty).is_some();
+        Interleave::of(shape.kernels, matrix.ty)
+            .map_or(0, |interleave| interleave.scratch_bytes(matrix.rows as usize, matrix.row_bytes as usize, here))
+    });
+    store.scratch_bytes() + shape.threads * of_thread.max().unwrap_or(0)
 }
 
 impl Model {
@@ -76,7 +87,8 @@ impl Model {
                 types.push(matrix.ty);
             }
         }
-        let store = WeightStore::open(&paths, &matrices, options.store)?;
+        let kept_for = StoreOptions { kernels: Some(options.kernels), ..options.store };
+        let store = WeightStore::open(&paths, &matrices, kept_for)?;
         let rope = Rope::new(&hp, &layout, options.context);
         let cache = KvCache::new(&hp, options.kv);
         let pool = Pool::new(options.threads);
@@ -89,7 +101,20 @@ impl Model {
             row_bytes: layout.embedding.row_bytes,
         };
         let scratch = Scratch::new(&hp, &shape, 1, 1);
-        Ok(Self { hp, layout, store, cache, rope, scratch, pool, shape, times: OpTimes::default(), logit_rows: 0 })
+        let interleaving_bytes = interleaving_bytes(&store, &shape);
+        Ok(Self {
+            hp,
+            layout,
+            store,
+            cache,
+            rope,
+            scratch,
+            pool,
+            shape,
+            times: OpTimes::default(),
+            logit_rows: 0,
+            interleaving_bytes,
+        })
     }
 
     pub fn hyperparameters(&self) -> &Hyperparameters {
@@ -131,7 +156,7 @@ impl Model {
 
     /// Bytes of a pass's buffers for batches of `positions` with `logit_rows` positions of logits.
     pub fn scratch_bytes(&self, positions: usize, logit_rows: usize) -> usize {
-        Scratch::bytes_for(&self.hp, &self.shape, positions, logit_rows)
+        Scratch::bytes_for(&self.hp, &self.shape, positions, logit_rows) + self.interleaving_bytes
     }
 
     /// Makes the buffers fit batches of `positions`; gives memory back when that is fewer than before.
@@ -146,7 +171,9 @@ impl Model {
     /// Bytes of the buffers as they are now.
     pub fn buffer_bytes(&self) -> usize {
         let logit_rows = self.scratch.logits.len() / self.hp.vocabulary;
-        self.scratch_bytes(self.scratch.positions, logit_rows)
+        let scratch = self.scratch_bytes(self.scratch.positions, logit_rows);
+        // Before weights were read there was nothing to interleave.
+        if self.store.counters().read_bytes > 0 { scratch } else { scratch - self.interleaving_bytes }
     }
 
     /// Weight bytes that one decoded token needs: every matrix but the experts not chosen, and one embedding row.

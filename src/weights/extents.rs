@@ -220,6 +220,10 @@ impl ExtentTable {
         &self.pieces[extent.first_piece as usize..(extent.first_piece + extent.pieces) as usize]
     }
 
+    pub fn matrices(&self) -> &[Matrix] {
+        &self.matrices
+    }
+
     pub fn matrix(&self, matrix: u32) -> &Matrix {
         &self.matrices[matrix as usize]
     }

@@ -5,6 +5,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use crate::gguf::TensorType;
+use crate::kernels::{Interleave, Kernels};
+
 use super::Residency;
 use super::arena::Slot;
 use super::extents::ExtentTable;
@@ -23,6 +26,8 @@ pub(super) struct Shared {
     pub(super) table: ExtentTable,
     pub(super) source: Box<dyn Source>,
     pub(super) throttle: Throttle,
+    /// Whose products the weights are kept for: rows are interleaved for them.
+    pub(super) kernels: Option<Kernels>,
     pub(super) state: Mutex<State>,
     /// For readers: there may be something to read.
     pub(super) work: Condvar,
@@ -79,6 +84,9 @@ fn run(shared: &Shared) {
                 let begun = Instant::now();
                 let read = shared.read_extent(id, slot, &mut staging);
                 let read_us = u32::try_from(begun.elapsed().as_micros()).unwrap_or(u32::MAX);
+                // The disk is through.
+                shared.lock().busy.end();
+                let read = read.map(|slot| shared.interleave(id, slot, &mut staging));
                 state = shared.lock();
                 if state.finish(&shared.table, id, read, read_us) {
                     shared.work.notify_all();
@@ -94,9 +102,9 @@ fn run(shared: &Shared) {
                 job.complete(group, read);
                 staging.shrink();
                 state = shared.lock();
+                state.busy.end();
             }
         }
-        state.busy.end();
         shared.ready.notify_all();
     }
     shared.unlock(state);
@@ -137,6 +145,27 @@ impl Shared {
             Ok(()) => Ok(slot),
             Err(error) => Err((error, Some(slot))),
         }
+    }
+
+    /// How rows of a type are interleaved here, if they are.
+    pub(super) fn interleave_of(&self, ty: TensorType) -> Option<Interleave> {
+        Interleave::of(self.kernels?, ty)
+    }
+
+    /// Puts the rows of an extent that has just been read in the order that the kernels take.
+    fn interleave(&self, id: u32, mut slot: Arc<Slot>, staging: &mut Staging) -> Arc<Slot> {
+        let Some(inner) = Arc::get_mut(&mut slot).filter(|_| self.kernels.is_some()) else { return slot };
+        let (table, extent) = (&self.table, self.table.extent(id));
+        let start = (extent.offset - table.read_span(id).0) as usize;
+        let bytes = &mut inner.bytes_mut(start + extent.bytes as usize)[start..];
+        for piece in table.pieces(id) {
+            let matrix = table.matrix(piece.matrix);
+            if let Some(interleave) = self.interleave_of(matrix.ty) {
+                let rows = &mut bytes[piece.offset as usize..][..piece.bytes as usize];
+                interleave.rows(rows, matrix.row_bytes as usize, &mut staging.group);
+            }
+        }
+        slot
     }
 
     fn map(&self, part: u16, start: u64, span: usize) -> Option<Result<Slot, StoreError>> {
@@ -209,22 +238,27 @@ fn anonymous(bytes: usize) -> Result<Slot, StoreError> {
     Slot::anonymous(bytes).map_err(|source| StoreError::Memory { bytes: bytes as u64, source })
 }
 
-/// A reader's own buffer, for rows and for extents that are expanded.
+/// A reader's own buffers.
 #[derive(Default)]
-struct Staging(Option<Slot>);
+struct Staging {
+    /// For rows and for extents that are expanded.
+    slot: Option<Slot>,
+    /// For a group of rows that is interleaved.
+    group: Vec<u8>,
+}
 
 impl Staging {
     fn slot(&mut self, bytes: usize) -> Result<&mut Slot, StoreError> {
-        let slot = match self.0.take().filter(|slot| slot.capacity() >= bytes) {
+        let slot = match self.slot.take().filter(|slot| slot.capacity() >= bytes) {
             Some(slot) => slot,
             None => anonymous(bytes)?,
         };
-        Ok(self.0.insert(slot))
+        Ok(self.slot.insert(slot))
     }
 
     fn shrink(&mut self) {
-        if self.0.as_ref().is_some_and(|slot| slot.capacity() > STAGING_KEPT_BYTES) {
-            self.0 = None;
+        if self.slot.as_ref().is_some_and(|slot| slot.capacity() > STAGING_KEPT_BYTES) {
+            self.slot = None;
         }
     }
 }

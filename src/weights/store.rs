@@ -8,9 +8,10 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::kernels::Cancel;
+use crate::gguf::TensorType;
+use crate::kernels::{Cancel, Interleave, Kernels};
 
-use super::extents::{ExtentError, ExtentParams, ExtentTable, MatrixSpec};
+use super::extents::{ExtentError, ExtentParams, ExtentTable, Matrix, MatrixSpec};
 use super::figures::{Counters, LayerFigures, LayerState};
 use super::lease::{Item, Lease};
 use super::plan::Placement;
@@ -35,6 +36,9 @@ pub struct StoreOptions {
     pub disk_limit: Option<u64>,
     /// Reader threads, 2 to 4 as a rule.
     pub readers: usize,
+    /// Whose products the weights are for: rows are interleaved for them on arrival, but for maps of the file. Without,
+    /// rows stay as they are.
+    pub kernels: Option<Kernels>,
     /// Sizes of extents; the store fills alignment, page and residency in.
     pub extents: ExtentParams,
 }
@@ -46,6 +50,7 @@ impl Default for StoreOptions {
             residency: Residency::Quantized,
             disk_limit: None,
             readers: 3,
+            kernels: None,
             extents: ExtentParams::default(),
         }
     }
@@ -88,6 +93,13 @@ pub enum PassEnd {
     Head,
     /// The blocks alone: no logits are wanted (all but the last batch of a prompt).
     Blocks,
+}
+
+/// A row of those that an extent in memory has of a matrix.
+struct RowIn<'a> {
+    rows: &'a [u8],
+    row: usize,
+    ty: TensorType,
 }
 
 /// The weights of one model.
@@ -137,6 +149,7 @@ impl WeightStore {
             table,
             source,
             throttle: Throttle::new(options.disk_limit),
+            kernels: options.kernels.filter(|_| !mapped && options.residency == Residency::Quantized),
             state,
             work: Condvar::new(),
             ready: Condvar::new(),
@@ -161,6 +174,19 @@ impl WeightStore {
     /// The source in use: `Buffered` where the file system refused `Direct`.
     pub fn source(&self) -> SourceKind {
         self.shared.source.kind()
+    }
+
+    /// How the rows of matrices of a type are interleaved where a lease hands them out, if they are.
+    pub fn interleave_of(&self, ty: TensorType) -> Option<Interleave> {
+        self.shared.interleave_of(ty)
+    }
+
+    /// Bytes that the readers come to hold for interleaving.
+    pub fn scratch_bytes(&self) -> usize {
+        let group = |matrix: &Matrix| {
+            self.interleave_of(matrix.ty).map_or(0, |interleave| interleave.lanes() * matrix.row_bytes as usize)
+        };
+        self.threads.len() * self.table().matrices().iter().map(group).max().unwrap_or(0)
     }
 
     /// Takes on a placement, up or down, at any time. Slots over the target are unmapped before this returns; those under
@@ -313,7 +339,7 @@ impl WeightStore {
         asked.clear(at);
         for (place, (&row, out)) in rows.iter().zip(out.chunks_exact_mut(row_bytes.max(1))).enumerate() {
             match self.find_row(&state, at, row) {
-                Some((slot, from)) => out.copy_from_slice(slot.bytes(from..from + row_bytes)),
+                Some(found) => self.copy_row(&found, out),
                 None => asked.ask(row, place as u32),
             }
         }
@@ -345,8 +371,8 @@ impl WeightStore {
         }
     }
 
-    /// A row that an extent in memory holds (a tied head's), and where it begins in the slot.
-    fn find_row<'a>(&self, state: &'a State, at: RowsAt, row: u32) -> Option<(&'a arena::Slot, usize)> {
+    /// The rows in memory that a row is one of (a tied head's), if it is.
+    fn find_row<'a>(&self, state: &'a State, at: RowsAt, row: u32) -> Option<RowIn<'a>> {
         let table = &self.shared.table;
         let (begin, end) = (at.row(row), at.row(row) + at.row_bytes as u64);
         let after = self.by_offset.partition_point(|&id| {
@@ -358,7 +384,22 @@ impl WeightStore {
         if extent.part != at.part || extent.offset + u64::from(extent.bytes) < end {
             return None;
         }
-        Some((state.resident(id)?, (begin - table.read_span(id).0) as usize))
+        let from = (begin - extent.offset) as usize;
+        let piece = table.pieces(id).iter().rfind(|piece| piece.file_offset as usize <= from)?;
+        let (matrix, start) = (table.matrix(piece.matrix), (extent.offset - table.read_span(id).0) as usize);
+        let (rows_start, from) = (start + piece.offset as usize, from - piece.file_offset as usize);
+        if matrix.row_bytes as usize != at.row_bytes || !from.is_multiple_of(at.row_bytes) {
+            return None;
+        }
+        let rows = state.resident(id)?.bytes(rows_start..rows_start + piece.bytes as usize);
+        Some(RowIn { rows, row: from / at.row_bytes, ty: matrix.ty })
+    }
+
+    fn copy_row(&self, found: &RowIn<'_>, out: &mut [u8]) {
+        match self.interleave_of(found.ty) {
+            Some(interleave) => interleave.read_row(found.rows, found.row, out),
+            None => out.copy_from_slice(&found.rows[found.row * out.len()..][..out.len()]),
+        }
     }
 
     /// Bytes of the model's file in the page cache; `None` where the system does not tell. One call of the kernel's a

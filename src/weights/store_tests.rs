@@ -12,7 +12,7 @@ use super::arena::Slot;
 use super::source::{self, Source};
 use super::*;
 use crate::gguf::TensorType;
-use crate::kernels::{Cancel, CancelHandle};
+use crate::kernels::{Arithmetic, Cancel, CancelHandle, Kernels};
 
 /// A file of `bytes` random bytes, and a model laid over it whose tensors lie in another order than they are used.
 pub(super) struct Fixture {
@@ -100,9 +100,16 @@ pub(super) fn placement(table: &ExtentTable, pins: u32, ring_slots: u32) -> Plac
 
 fn assert_same(store: &WeightStore, fixture: &Fixture, lease: &Lease) {
     for (id, bytes) in lease.iter() {
-        let extent = store.table().extent(id);
-        let from = extent.offset as usize;
-        assert!(bytes == &fixture.content[from..from + extent.bytes as usize], "extent {id} differs from the file");
+        let from = store.table().extent(id).offset as usize;
+        for piece in store.table().pieces(id) {
+            let matrix = store.table().matrix(piece.matrix);
+            let rows = &bytes[piece.offset as usize..][..piece.bytes as usize];
+            let mut expected = fixture.content[from + piece.file_offset as usize..][..rows.len()].to_vec();
+            if let Some(interleave) = store.interleave_of(matrix.ty) {
+                interleave.rows(&mut expected, matrix.row_bytes as usize, &mut Vec::new());
+            }
+            assert!(rows == expected, "extent {id} differs from the file");
+        }
     }
 }
 
@@ -135,11 +142,17 @@ pub(super) fn walk(
 
 const SOURCES: [SourceKind; 3] = [SourceKind::Direct, SourceKind::Buffered, SourceKind::Mmap];
 
+/// Every source with rows as they are and, as the processor's kernels take them, interleaved.
+fn every_order() -> impl Iterator<Item = StoreOptions> {
+    let kernels = [None, Some(Kernels::new(Arithmetic::Int8))];
+    SOURCES.into_iter().flat_map(move |kind| kernels.map(|kernels| StoreOptions { kernels, ..options(kind) }))
+}
+
 #[test]
 fn every_source_delivers_the_bytes_of_the_file_under_any_schedule_of_budgets() {
     let fixture = fixture(specs(6, 500));
-    for kind in SOURCES {
-        let mut store = WeightStore::open(std::slice::from_ref(&fixture.path), &fixture.specs, options(kind)).unwrap();
+    for options in every_order() {
+        let mut store = WeightStore::open(std::slice::from_ref(&fixture.path), &fixture.specs, options).unwrap();
         let extents = store.table().len();
         assert!(extents > 60);
         store.apply(&placement(store.table(), 0, 4));
@@ -322,8 +335,8 @@ fn a_broken_off_pass_leaves_nothing_behind() {
 #[test]
 fn rows_arrive_in_the_order_asked_from_disk_or_from_memory() {
     let fixture = fixture(specs(3, 1000));
-    for kind in SOURCES {
-        let mut store = WeightStore::open(std::slice::from_ref(&fixture.path), &fixture.specs, options(kind)).unwrap();
+    for options in every_order() {
+        let mut store = WeightStore::open(std::slice::from_ref(&fixture.path), &fixture.specs, options).unwrap();
         let head = fixture.specs.last().unwrap().offset;
         let rows: Vec<u32> = (0..200).map(|n| n * 37 % 1000).chain([999, 0, 5, 5]).collect();
         for pins in [0, store.table().len()] {

@@ -11,6 +11,7 @@
 
 use super::super::Kernels;
 use super::super::activations::Form;
+use super::ROWS_AT_ONCE;
 use super::blocks::{Blocks, with_blocks};
 use super::int8;
 use crate::gguf::TensorType;
@@ -43,6 +44,15 @@ impl Interleave {
     /// Rows of a group.
     pub fn lanes(&self) -> usize {
         self.lanes
+    }
+
+    /// Bytes that a thread comes to hold while it multiplies a matrix of so many rows, which come interleaved or not.
+    pub fn scratch_bytes(&self, rows: usize, row_bytes: usize, interleaved: bool) -> usize {
+        match interleaved {
+            true if rows.is_multiple_of(self.lanes) => 0,
+            true => self.lanes * row_bytes,
+            false => ROWS_AT_ONCE.min(rows).next_multiple_of(self.lanes) * row_bytes,
+        }
     }
 
     /// Interleaves the whole groups of `rows`, of `row_bytes` bytes each, in place. `scratch` comes to hold one group.

@@ -86,11 +86,6 @@ thread_local! {
     static GROUPS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Bytes that each thread keeps for interleaving rows of `row_bytes` bytes, some or all of which do not come interleaved.
-pub fn scratch_bytes(row_bytes: usize) -> usize {
-    ROWS_AT_ONCE * row_bytes
-}
-
 /// Rows cut into steps; a rest shorter than a step goes with the last one.
 fn steps(rows: Range<usize>, step: usize) -> impl Iterator<Item = Range<usize>> {
     let count = if rows.is_empty() { 0 } else { (rows.len() / step).max(1) };
