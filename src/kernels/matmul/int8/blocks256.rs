@@ -345,6 +345,8 @@ unsafe fn add_halves<L: Lanes, B: Format, P: Planes, const U: usize>(
     sums: &mut [L::F; U],
 ) {
     let w = w.as_chunks::<4>().0;
+    // Kept in registers until both halves are through.
+    let mut added = *sums;
     for half in 0..2 {
         let mut high: [&[[i8; 4]; 4]; U] = [&[[0; 4]; 4]; U];
         let mut low = high;
@@ -362,9 +364,10 @@ unsafe fn add_halves<L: Lanes, B: Format, P: Planes, const U: usize>(
         }
         let dots = l.dot_planes::<P, 4, U>(B::BITS, &w[half], high, low, from);
         for u in 0..U {
-            sums[u] = l.mul_add(l.to_f32(dots[u]), scales[half], sums[u]);
+            added[u] = l.mul_add(l.to_f32(dots[u]), scales[half], added[u]);
         }
     }
+    *sums = added;
 }
 
 /// The sub-blocks of one position.

@@ -42,6 +42,24 @@ macro_rules! ops {
     };
 }
 
+/// Does something for each of 4 or 8 words, whose numbers and offsets are literals: the compiler leaves a loop one.
+macro_rules! each_word {
+    ($n:expr, |$i:ident, $offset:ident| $body:expr) => {
+        each_word!(@ $n, $i, $offset, $body, 0 1 2 3 4 5 6 7)
+    };
+    (@ $n:expr, $i:ident, $offset:ident, $body:expr, $($word:literal)*) => {
+        const { assert!($n == 4 || $n == 8) };
+        $(
+            if $word < $n {
+                #[allow(non_snake_case)]
+                let $i = $word;
+                const $offset: usize = $word * 4;
+                $body;
+            }
+        )*
+    };
+}
+
 impl Simd for Zmm {
     type V = __m512i;
     type F = __m512;
@@ -118,21 +136,10 @@ impl Simd for Zmm {
         start: [[__m512i; T]; U],
     ) -> [[__m512i; T]; U] {
         let mut sums = start;
-        for i in 0..N {
-            for u in 0..U {
-                if let [first, second] = w[i][..] {
-                    // SAFETY: `self` proves that the processor has the instructions.
-                    [sums[u][0], sums[u][T - 1]] =
-                        unsafe { dot_two([sums[u][0], sums[u][T - 1]], [first, second], &a[u][i]) };
-                    continue;
-                }
-                let four = self.splat(u32::from_le_bytes(a[u][i].map(|a| a as u8)));
-                for t in 0..T {
-                    // SAFETY: `self` proves that the processor has the instruction.
-                    sums[u][t] = unsafe { _mm512_dpbusd_epi32(sums[u][t], w[i][t], four) };
-                }
-            }
-        }
+        each_word!(N, |I, OFFSET| for u in 0..U {
+            // SAFETY: `self` proves that the processor has the instructions; the word is one of the position's.
+            unsafe { products::<T, OFFSET>(&mut sums[u], &w[I], a[u].as_ptr().cast()) };
+        });
         sums
     }
 
@@ -141,30 +148,19 @@ impl Simd for Zmm {
         self,
         _bits: u32,
         w: &[[__m512i; T]; N],
-        a: [[&[[i8; 4]; N]; U]; 2],
+        [high, low]: [[&[[i8; 4]; N]; U]; 2],
         start: [[__m512i; T]; U],
     ) -> [[[__m512i; T]; U]; 2] {
         // Side by side: a product is long under way, and its sum waits for it.
-        let mut sums = [[[self.splat(0); T]; U], start];
-        for i in 0..N {
-            for u in 0..U {
-                for plane in 0..2 {
-                    let sums = &mut sums[plane][u];
-                    if let [first, second] = w[i][..] {
-                        // SAFETY: `self` proves that the processor has the instructions.
-                        [sums[0], sums[T - 1]] =
-                            unsafe { dot_two([sums[0], sums[T - 1]], [first, second], &a[plane][u][i]) };
-                        continue;
-                    }
-                    let four = self.splat(u32::from_le_bytes(a[plane][u][i].map(|a| a as u8)));
-                    for t in 0..T {
-                        // SAFETY: `self` proves that the processor has the instruction.
-                        sums[t] = unsafe { _mm512_dpbusd_epi32(sums[t], w[i][t], four) };
-                    }
-                }
+        let (mut of_256, mut ones) = ([[self.splat(0); T]; U], start);
+        each_word!(N, |I, OFFSET| for u in 0..U {
+            // SAFETY: as in `dot`.
+            unsafe {
+                products::<T, OFFSET>(&mut of_256[u], &w[I], high[u].as_ptr().cast());
+                products::<T, OFFSET>(&mut ones[u], &w[I], low[u].as_ptr().cast());
             }
-        }
-        sums
+        });
+        [of_256, ones]
     }
 
     #[inline(always)]
@@ -181,32 +177,39 @@ impl Simd for Zmm {
     }
 }
 
-/// Adds the products of two vectors with the same four bytes.
-///
-/// In assembly, as the compiler would load the bytes of many products early, and then have to store them for want of
-/// registers.
+/// Adds the products of vectors with the same four bytes, `OFFSET` bytes from `from`.
 ///
 /// # Safety
-/// The processor has AVX-512 F and VNNI.
+/// The bytes are readable, and the processor has AVX-512 F and VNNI.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
-unsafe fn dot_two([mut first, mut second]: [__m512i; 2], w: [__m512i; 2], four: &[i8; 4]) -> [__m512i; 2] {
-    let _bytes: __m512i;
-    // SAFETY: reads `four`, and changes nothing but the registers named.
+unsafe fn products<const T: usize, const OFFSET: usize>(sums: &mut [__m512i; T], w: &[__m512i; T], from: *const u8) {
+    if T != 2 {
+        // SAFETY: as asked of the caller.
+        let four = unsafe { _mm512_set1_epi32(from.add(OFFSET).cast::<i32>().read_unaligned()) };
+        for t in 0..T {
+            sums[t] = _mm512_dpbusd_epi32(sums[t], w[t], four);
+        }
+        return;
+    }
+    let _four: __m512i;
+    // In assembly, as the compiler would load the bytes of many products early, and then have to store them for want of
+    // registers.
+    // SAFETY: reads the bytes, and changes nothing but the registers named.
     unsafe {
         std::arch::asm!(
-            "vpbroadcastd {bytes}, dword ptr [{four}]",
-            "vpdpbusd {first}, {w0}, {bytes}",
-            "vpdpbusd {second}, {w1}, {bytes}",
-            four = in(reg) four.as_ptr(),
+            "vpbroadcastd {four}, dword ptr [{from} + {offset}]",
+            "vpdpbusd {first}, {w0}, {four}",
+            "vpdpbusd {second}, {w1}, {four}",
+            from = in(reg) from,
+            offset = const OFFSET,
             w0 = in(zmm_reg) w[0],
-            w1 = in(zmm_reg) w[1],
+            w1 = in(zmm_reg) w[T - 1],
             // Written before the last input is read.
-            bytes = out(zmm_reg) _bytes,
-            first = inout(zmm_reg) first,
-            second = inout(zmm_reg) second,
+            four = out(zmm_reg) _four,
+            first = inout(zmm_reg) sums[0],
+            second = inout(zmm_reg) sums[T - 1],
             options(nostack, preserves_flags, readonly)
         );
     }
-    [first, second]
 }
