@@ -74,16 +74,22 @@ pub(super) trait Simd: Copy {
         a: [&[[i8; 4]; N]; U],
         start: [[Self::V; T]; U],
     ) -> [[Self::V; T]; U];
-    /// [`dot`](Self::dot) of two planes: of both from nothing and from `start`.
+    /// [`dot`](Self::dot) of two planes: `start` plus 256 times the products with the high one plus those with the low.
     #[inline(always)]
     fn dot_two<const N: usize, const U: usize, const T: usize>(
         self,
         bits: u32,
         w: &[[Self::V; T]; N],
-        a: [[&[[i8; 4]; N]; U]; 2],
-        start: [[Self::V; T]; U],
-    ) -> [[[Self::V; T]; U]; 2] {
-        [self.dot(bits, w, a[0], [[self.splat(0); T]; U]), self.dot(bits, w, a[1], start)]
+        [high, low]: [[&[[i8; 4]; N]; U]; 2],
+        mut start: [[Self::V; T]; U],
+    ) -> [[Self::V; T]; U] {
+        let of_256 = self.dot(bits, w, high, [[self.splat(0); T]; U]);
+        for u in 0..U {
+            for t in 0..T {
+                start[u][t] = self.add(start[u][t], self.shl::<8>(of_256[u][t]));
+            }
+        }
+        self.dot(bits, w, low, start)
     }
     /// The sum of the products of the rows' pairs of 16-bit integers `w` with the pairs `a`.
     fn dot_pairs<const N: usize, const T: usize>(self, w: &[[Self::V; T]; N], a: &[[i16; 2]; N]) -> [Self::V; T];
@@ -173,9 +179,9 @@ pub(super) trait Lanes: Copy {
         self,
         bits: u32,
         w: &[Self::V; N],
-        a: [[&[[i8; 4]; N]; U]; 2],
+        planes: [[&[[i8; 4]; N]; U]; 2],
         start: [Self::V; U],
-    ) -> [[Self::V; U]; 2];
+    ) -> [Self::V; U];
     fn dot_pairs<const N: usize>(self, w: &[Self::V; N], a: &[[i16; 2]; N]) -> Self::V;
 
     /// [`dot`](Self::dot) with the activations' planes; with one of them, `low` is not looked at.
@@ -197,11 +203,7 @@ pub(super) trait Lanes: Copy {
             start[0] = self.add(ones, self.shl::<8>(of_256));
             return start;
         }
-        let [of_256, ones] = self.dot_two::<N, U>(bits, w, [high, low], start);
-        for u in 0..U {
-            start[u] = self.add(ones[u], self.shl::<8>(of_256[u]));
-        }
-        start
+        self.dot_two::<N, U>(bits, w, [high, low], start)
     }
 
     /// [`dot_pairs`](Self::dot_pairs) with the planes' sums.
@@ -362,10 +364,10 @@ impl<S: Simd, const T: usize> Lanes for Wide<S, T> {
         self,
         bits: u32,
         w: &[Self::V; N],
-        a: [[&[[i8; 4]; N]; U]; 2],
+        planes: [[&[[i8; 4]; N]; U]; 2],
         start: [Self::V; U],
-    ) -> [[Self::V; U]; 2] {
-        self.0.dot_two::<N, U, T>(bits, w, a, start)
+    ) -> [Self::V; U] {
+        self.0.dot_two::<N, U, T>(bits, w, planes, start)
     }
 
     #[inline(always)]

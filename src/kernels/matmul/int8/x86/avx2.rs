@@ -155,34 +155,6 @@ impl<const VNNI: bool> Simd for Ymm<VNNI> {
     }
 
     #[inline(always)]
-    fn dot_two<const N: usize, const U: usize, const T: usize>(
-        self,
-        bits: u32,
-        w: &[[__m256i; T]; N],
-        a: [[&[[i8; 4]; N]; U]; 2],
-        start: [[__m256i; T]; U],
-    ) -> [[[__m256i; T]; U]; 2] {
-        let mut sums = [[[self.splat(0); T]; U], start];
-        if !VNNI {
-            return [self.dot(bits, w, a[0], sums[0]), self.dot(bits, w, a[1], sums[1])];
-        }
-        // Side by side: a product is long under way, and its sum waits for it.
-        for i in 0..N {
-            for u in 0..U {
-                for plane in 0..2 {
-                    let four = self.splat(u32::from_le_bytes(a[plane][u][i].map(|a| a as u8)));
-                    for t in 0..T {
-                        let sum = &mut sums[plane][u][t];
-                        // SAFETY: `self` proves that the processor has the instruction.
-                        *sum = unsafe { _mm256_dpbusd_avx_epi32(*sum, w[i][t], four) };
-                    }
-                }
-            }
-        }
-        sums
-    }
-
-    #[inline(always)]
     fn dot_pairs<const N: usize, const T: usize>(self, w: &[[__m256i; T]; N], a: &[[i16; 2]; N]) -> [__m256i; T] {
         let mut sums = [self.splat(0); T];
         for i in 0..N {

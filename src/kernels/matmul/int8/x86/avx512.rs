@@ -150,7 +150,7 @@ impl Simd for Zmm {
         w: &[[__m512i; T]; N],
         [high, low]: [[&[[i8; 4]; N]; U]; 2],
         start: [[__m512i; T]; U],
-    ) -> [[[__m512i; T]; U]; 2] {
+    ) -> [[__m512i; T]; U] {
         // Side by side: a product is long under way, and its sum waits for it.
         let (mut of_256, mut ones) = ([[self.splat(0); T]; U], start);
         each_word!(N, |I, OFFSET| for u in 0..U {
@@ -160,7 +160,12 @@ impl Simd for Zmm {
                 products::<T, OFFSET>(&mut ones[u], &w[I], low[u].as_ptr().cast());
             }
         });
-        [of_256, ones]
+        for u in 0..U {
+            for t in 0..T {
+                ones[u][t] = self.add(ones[u][t], self.shl::<8>(of_256[u][t]));
+            }
+        }
+        ones
     }
 
     #[inline(always)]

@@ -45,11 +45,11 @@ macro_rules! kernels {
 
 kernels! {
     /// For AVX2, FMA and F16C.
-    avx2, avx2::Ymm<false>, "avx2,fma,f16c", positions 2, vectors 1
+    avx2, avx2::Ymm<false>, "avx2,fma,f16c", positions 2, vectors 2
 }
 kernels! {
     /// The same with the integer dot product.
-    avx_vnni, avx2::Ymm<true>, "avx2,fma,f16c,avxvnni", positions 4, vectors 1
+    avx_vnni, avx2::Ymm<true>, "avx2,fma,f16c,avxvnni", positions 4, vectors 2
 }
 kernels! {
     /// For AVX-512 with the integer dot product.
