@@ -51,11 +51,20 @@ impl Element for Q8 {
     }
 }
 
-/// Where to prefetch from while a tile works: the cache lines from `at` on, `step` bytes for each step of the inner loop.
+/// What is prefetched while a tile works: the same bytes of another page, as far from this one. At the pace at which this
+/// one is read, as all at once would be more than a processor asks of memory at a time.
 #[derive(Clone, Copy)]
-pub(super) struct Ahead {
-    pub(super) at: *const u8,
-    pub(super) step: usize,
+pub(super) struct Ahead(pub(super) Option<isize>);
+
+impl Ahead {
+    #[inline(always)]
+    fn fetch<S: Lanes>(self, s: S, row: *const u8, bytes: usize) {
+        if let Some(distance) = self.0 {
+            for line in (0..bytes).step_by(64) {
+                s.prefetch(row.wrapping_offset(distance).wrapping_add(line));
+            }
+        }
+    }
 }
 
 /// `out[r][j] = sum over d of q[d][r] * k[d][j]`; q (dim, R), k (dim, 32), key scales (blocks, 32), out (R, 32).
@@ -83,6 +92,7 @@ pub(super) unsafe fn scores<S: Lanes, E: Element, const R: usize, const W: usize
                 // SAFETY: row d of k, element d of each q.
                 unsafe {
                     let row = k.add((d * PAGE_POSITIONS + column) * E::BYTES);
+                    ahead.fetch(s, row, W * LANES * E::BYTES);
                     let keys: [S::V; W] = std::array::from_fn(|w| E::load(s, row.add(w * LANES * E::BYTES)));
                     for (r, sums) in sums.iter_mut().enumerate() {
                         let query = s.splat(*q.add(d * R + r));
@@ -90,10 +100,6 @@ pub(super) unsafe fn scores<S: Lanes, E: Element, const R: usize, const W: usize
                             sums[w] = s.fma(query, keys[w], sums[w]);
                         }
                     }
-                }
-                if ahead.step != 0 && part == 0 {
-                    s.prefetch(ahead.at.wrapping_add(d * ahead.step));
-                    s.prefetch(ahead.at.wrapping_add(d * ahead.step + 64));
                 }
             }
             for w in 0..W {
@@ -132,6 +138,7 @@ pub(super) unsafe fn values<S: Lanes, E: Element, const R: usize, const W: usize
     stride: usize,
     seen: (usize, usize),
     o: *mut f32,
+    ahead: Ahead,
 ) {
     // SAFETY: vector w of row r of `o`.
     let place = |r: usize, w: usize| unsafe { o.add(r * stride + w * LANES).cast::<[f32; LANES]>() };
@@ -144,6 +151,7 @@ pub(super) unsafe fn values<S: Lanes, E: Element, const R: usize, const W: usize
         // SAFETY: row j of v, element j of each p.
         unsafe {
             let row = v.add(j * stride * E::BYTES);
+            ahead.fetch(s, row, W * LANES * E::BYTES);
             let elements: [S::V; W] = std::array::from_fn(|w| E::load(s, row.add(w * LANES * E::BYTES)));
             for (r, sums) in sums.iter_mut().enumerate() {
                 let weight = s.splat(*p.add(r * PAGE_POSITIONS + j));

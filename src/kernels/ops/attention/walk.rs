@@ -75,10 +75,9 @@ pub(super) fn walk_segment<'p, S: Lanes, E: Element>(
         let start = index * PAGE_POSITIONS;
         // A few rows read the cache at the memory's speed; many find it in the processor's.
         let next = if index + 1 < pages.1 { head(index + 1) } else { bytes };
-        let mut ahead = Ahead { at: if index + 1 < pages.1 { next.as_ptr() } else { after }, step: 0 };
-        if rows.count <= 2 * TILE_ROWS && !ahead.at.is_null() {
-            ahead.step = head_bytes.div_ceil(layout.key_dim);
-        }
+        let at = if index + 1 < pages.1 { next.as_ptr() } else { after };
+        let wanted = rows.count <= 2 * TILE_ROWS && !at.is_null();
+        let mut ahead = Ahead(wanted.then(|| (at as isize).wrapping_sub(bytes.as_ptr() as isize)));
         // Rows before this one do not see the page.
         let unseeing = start.saturating_sub(rows.first) * rows.group;
         let mut r = 0;
@@ -112,7 +111,7 @@ pub(super) fn walk_segment<'p, S: Lanes, E: Element>(
                             _ => go!(1),
                         }
                     }
-                    ahead.step = 0;
+                    ahead = Ahead(None);
                 }
             }
             r += tile;
@@ -189,9 +188,9 @@ fn page_tile<S: Lanes, E: Element, const R: usize>(
         // SAFETY: weights hold (R, 32), v the rest of 32 rows of `stride`, o that of R; from and to are within the page.
         unsafe {
             if wide == 2 {
-                values::<S, E, R, 2>(s, weights.as_ptr(), &factor, v, stride, (seen.from, seen.to), to);
+                values::<S, E, R, 2>(s, weights.as_ptr(), &factor, v, stride, (seen.from, seen.to), to, ahead);
             } else {
-                values::<S, E, R, 1>(s, weights.as_ptr(), &factor, v, stride, (seen.from, seen.to), to);
+                values::<S, E, R, 1>(s, weights.as_ptr(), &factor, v, stride, (seen.from, seen.to), to, ahead);
             }
         }
         done += wide;
