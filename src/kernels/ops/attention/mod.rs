@@ -209,8 +209,9 @@ impl Ops<'_> {
         let left = &scratch.left;
         let out_len = shape.group * spec.layout.value_dim;
         let out = Disjoint::new(out);
-        let one = |thread: usize, unit: usize, next: Option<usize>| {
+        let one = |thread: usize, unit: usize, before: Option<usize>, next: Option<usize>| {
             let (kv_head, segment) = (unit / count, unit % count);
+            let packed = before.is_some_and(|unit| unit / count == kv_head);
             // SAFETY: each thread has its own scratch, each unit its own partial state.
             let (own, partial) = unsafe {
                 let floats = shape.thread_floats();
@@ -220,7 +221,7 @@ impl Ops<'_> {
                 )
             };
             let after = next.map_or(ptr::null(), |unit| call.segment(unit / count, segments.start + unit % count));
-            one_segment(self.isa, call, &shape, kv_head, segments.start + segment, after, own, partial);
+            one_segment(self.isa, call, &shape, kv_head, packed, segments.start + segment, after, own, partial);
             if left[kv_head].fetch_sub(1, Ordering::AcqRel) == 1 && !call.cancel.is_cancelled() {
                 // SAFETY: all of this KV head's units are done; nobody else touches its states or its part of the output.
                 let (states, out) = unsafe {
@@ -233,10 +234,11 @@ impl Ops<'_> {
                 merge_segments(self.isa, call, &shape, kv_head, own, states, out);
             }
         };
-        // Runs of units, so that each knows what its thread needs next.
+        // Runs of units, so that each knows what its thread has and what it needs next.
         self.pool.for_each_chunk(spec.layout.kv_heads * count, 1, &|thread, units| {
             for unit in units.clone() {
-                one(thread, unit, Some(unit + 1).filter(|next| *next < units.end));
+                let before = unit.checked_sub(1).filter(|before| units.contains(before));
+                one(thread, unit, before, Some(unit + 1).filter(|next| *next < units.end));
             }
         });
     }
@@ -337,19 +339,22 @@ fn segment_lanes<S: Lanes>(
     }
 }
 
-/// One unit of a single position: a segment for the heads of a group.
+/// One unit of a single position: a segment for the heads of a group, whose queries may be packed already.
 fn one_segment(
     isa: Isa,
     call: &Call<'_, '_>,
     shape: &Shape,
     kv_head: usize,
+    packed: bool,
     segment: usize,
     after: *const u8,
     own: &mut [f32],
     partial: &mut [f32],
 ) {
     let mut own = take_apart(shape, own);
-    pack(isa, call, shape, kv_head, (0, 1), own.q);
+    if !packed {
+        pack(isa, call, shape, kv_head, (0, 1), own.q);
+    }
     let rows = Rows { q: own.q, count: shape.group, group: shape.group, first: call.first };
     walk_segment(isa, call, kv_head, &rows, segment, after, &mut state(shape, shape.group, partial), &mut own.work);
 }
