@@ -26,7 +26,8 @@ impl Lease {
         Self { shared, items }
     }
 
-    /// Extent ids and their bytes, laid out as their pieces say.
+    /// Extent ids and their bytes, laid out as their pieces say, the rows of a piece interleaved where
+    /// [`interleave_of`](super::WeightStore::interleave_of) says so.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &[u8])> {
         self.items.iter().map(|item| (item.id, item.slot.bytes(item.bytes.clone())))
     }

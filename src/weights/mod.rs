@@ -1,8 +1,9 @@
 //! Weights in less memory than they take: what is kept, what is read ahead, and from where.
 //!
 //! [`extents`] lays the matrices out in the order of a pass and cuts them into reads; [`plan`] turns a budget into a
-//! placement; [`store`] holds the placement live while reader threads keep the ring full; [`source`] reads the file;
-//! [`memory`] asks the kernel what the process really holds; [`calibrate`] measures the device and forecasts.
+//! placement; [`store`] holds the placement live while reader threads keep the ring full and put rows in the order that
+//! the kernels take; [`source`] reads the file; [`memory`] asks the kernel what the process really holds; [`calibrate`]
+//! measures the device and forecasts.
 
 pub mod arena;
 pub mod calibrate;
