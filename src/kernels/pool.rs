@@ -259,11 +259,13 @@ fn work(shared: &Shared, thread: usize) {
     let mut seen = 0_u32;
     loop {
         wait_for_change(shared, seen);
+        let entered;
+        (seen, entered) = gate.enter();
+        // After coming in: whoever was on the way to an earlier dispatch may come in where the pool is dropped, when there
+        // is no job any more.
         if shared.quit.load(Ordering::Relaxed) {
             return;
         }
-        let entered;
-        (seen, entered) = gate.enter();
         if !entered {
             continue;
         }
@@ -313,6 +315,23 @@ mod tests {
     use super::*;
 
     const SIZES: [usize; 5] = [1, 2, 3, 7, 16];
+
+    #[test]
+    fn a_worker_that_comes_while_the_pool_is_dropped_runs_nothing_any_more() {
+        for round in 0..10_000 {
+            let (pool, dropped) = (Pool::new(SIZES[1 + round % 4]), Arc::new(AtomicBool::new(false)));
+            let (late, seen) = (Arc::new(AtomicUsize::new(0)), Arc::clone(&dropped));
+            let count = Arc::clone(&late);
+            // Leaked, so that a late worker does no harm before it is found out.
+            let job: &'static (dyn Fn(usize) + Sync) = Box::leak(Box::new(move |_| {
+                count.fetch_add(usize::from(seen.load(Ordering::SeqCst)), Ordering::SeqCst);
+            }));
+            pool.share(job);
+            dropped.store(true, Ordering::SeqCst);
+            drop(pool);
+            assert_eq!(late.load(Ordering::SeqCst), 0, "round {round}");
+        }
+    }
 
     #[test]
     fn every_thread_runs_its_share_once() {
