@@ -14,6 +14,7 @@ mod multiversion;
 pub mod ops;
 mod planes;
 pub mod pool;
+mod prefetch;
 
 pub use activations::Activations;
 pub use cancel::{Cancel, CancelHandle, Cancelled};

@@ -6,6 +6,7 @@
 
 use super::super::Activations;
 use super::super::multiversion::compiled_for_each_isa;
+use super::super::prefetch::prefetch;
 use super::blocks::{Blocks, f16, with_blocks};
 use super::tile::{Kernel, TILE_POSITIONS, Tile};
 use crate::gguf::TensorType;
@@ -144,16 +145,6 @@ impl Decode for Oracle {
     }
 }
 
-/// Fetches a line of memory, at any address, into the cache.
-#[inline(always)]
-fn fetch(_line: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch may be of any address, and every x86-64 has it.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(_line.cast());
-    }
-}
-
 /// The partial sums of one row and position.
 type Sums = [f32; 16];
 
@@ -215,7 +206,7 @@ unsafe fn row_block<D: Decode>(tile: &Tile<'_>, acts: &Activations, row: usize, 
             // Meanwhile the next rows, which follow these in memory, are fetched front to back.
             let ahead = (row + ROWS) * tile.row_bytes + bytes.start * ROWS + r * bytes.len();
             for line in (ahead..ahead + bytes.len()).step_by(64) {
-                fetch(tile.weights.as_ptr().wrapping_add(line));
+                prefetch(tile.weights.as_ptr().wrapping_add(line), 1);
             }
         }
         for (i, sums) in sums.iter_mut().enumerate() {

@@ -11,6 +11,7 @@
 
 use super::super::Kernels;
 use super::super::activations::Form;
+use super::super::prefetch::prefetch;
 use super::ROWS_AT_ONCE;
 use super::blocks::{Blocks, with_blocks};
 use super::int8;
@@ -100,10 +101,13 @@ struct Count<const N: usize>;
 impl<const N: usize> Lanes for Count<N> {
     const COUNT: usize = N;
 
-    fn group<B: Blocks>(rows: &[u8], row_bytes: usize, to: &mut [u8]) {
-        let last = rows.len() / row_bytes - 1;
-        let rows: [&[u8]; N] = std::array::from_fn(|lane| &rows[lane.min(last) * row_bytes..][..row_bytes]);
+    fn group<B: Blocks>(plain: &[u8], row_bytes: usize, to: &mut [u8]) {
+        let last = plain.len() / row_bytes - 1;
+        let rows: [&[u8]; N] = std::array::from_fn(|lane| &plain[lane.min(last) * row_bytes..][..row_bytes]);
+        let after = plain.as_ptr().wrapping_add(N * row_bytes);
         for (index, to) in to.chunks_exact_mut(N * B::BYTES).enumerate() {
+            // The next group, which follows: memory is quickest read front to back.
+            prefetch(after.wrapping_add(index * N * B::BYTES), N * B::BYTES);
             let (lead, to) = to.split_at_mut(N * B::LEAD);
             let (words, end) = to.split_at_mut((B::BYTES - B::LEAD) / 4 * 4 * N);
             let words = words.as_chunks_mut::<4>().0.as_chunks_mut::<N>().0;

@@ -1,6 +1,7 @@
 //! Vectors with a row in each 32-bit lane: what an instruction set provides, and what the formats are written in.
 
 use super::super::super::planes::Planes;
+use super::super::super::prefetch::prefetch;
 #[cfg(doc)]
 use super::super::blocks::Blocks;
 
@@ -44,8 +45,6 @@ pub(super) trait Simd: Copy {
     /// `c - a * b`, rounded once.
     fn neg_mul_add(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
 
-    /// Asks for `bytes` bytes from any address on to be brought into the cache.
-    fn fetch(self, from: *const u8, bytes: usize);
     /// Four bytes of each row.
     ///
     /// # Safety
@@ -304,7 +303,7 @@ impl<S: Simd, const T: usize> Lanes for Wide<S, T> {
         let mut out = self.splat(0);
         for t in 0..T {
             let from = rows.at(S::LANES, t, offset, 4);
-            self.0.fetch(from.wrapping_add(AHEAD), 4 * S::LANES);
+            prefetch(from.wrapping_add(AHEAD), 4 * S::LANES);
             // SAFETY: `Rows::new` vouches for the blocks, and `at` that these bytes lie in them.
             out[t] = unsafe { self.0.load(from) };
         }
@@ -316,7 +315,7 @@ impl<S: Simd, const T: usize> Lanes for Wide<S, T> {
         let mut out = [self.splat(0); 4];
         for t in 0..T {
             let from = rows.at(S::LANES, t, offset, 16);
-            self.0.fetch(from.wrapping_add(AHEAD), 16 * S::LANES);
+            prefetch(from.wrapping_add(AHEAD), 16 * S::LANES);
             for i in 0..4 {
                 // SAFETY: as in `word`.
                 out[i][t] = unsafe { self.0.load(from.add(4 * i * S::LANES)) };
@@ -330,7 +329,7 @@ impl<S: Simd, const T: usize> Lanes for Wide<S, T> {
         let mut out = self.zero();
         for t in 0..T {
             let from = rows.at(S::LANES, t, offset, 2);
-            self.0.fetch(from.wrapping_add(AHEAD), 2 * S::LANES);
+            prefetch(from.wrapping_add(AHEAD), 2 * S::LANES);
             // SAFETY: as in `word`.
             out[t] = unsafe { self.0.load_f16(from) };
         }

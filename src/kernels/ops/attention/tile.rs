@@ -5,6 +5,7 @@
 
 use super::super::kv_page::{PAGE_POSITIONS, SCALE_BLOCK};
 use super::super::lanes::{LANES, Lanes};
+use crate::kernels::prefetch::prefetch;
 
 /// An element type of the cache.
 pub(super) trait Element {
@@ -58,11 +59,9 @@ pub(super) struct Ahead(pub(super) Option<isize>);
 
 impl Ahead {
     #[inline(always)]
-    fn fetch<S: Lanes>(self, s: S, row: *const u8, bytes: usize) {
+    fn fetch(self, row: *const u8, bytes: usize) {
         if let Some(distance) = self.0 {
-            for line in (0..bytes).step_by(64) {
-                s.prefetch(row.wrapping_offset(distance).wrapping_add(line));
-            }
+            prefetch(row.wrapping_offset(distance), bytes);
         }
     }
 }
@@ -92,7 +91,7 @@ pub(super) unsafe fn scores<S: Lanes, E: Element, const R: usize, const W: usize
                 // SAFETY: row d of k, element d of each q.
                 unsafe {
                     let row = k.add((d * PAGE_POSITIONS + column) * E::BYTES);
-                    ahead.fetch(s, row, W * LANES * E::BYTES);
+                    ahead.fetch(row, W * LANES * E::BYTES);
                     let keys: [S::V; W] = std::array::from_fn(|w| E::load(s, row.add(w * LANES * E::BYTES)));
                     for (r, sums) in sums.iter_mut().enumerate() {
                         let query = s.splat(*q.add(d * R + r));
@@ -151,7 +150,7 @@ pub(super) unsafe fn values<S: Lanes, E: Element, const R: usize, const W: usize
         // SAFETY: row j of v, element j of each p.
         unsafe {
             let row = v.add(j * stride * E::BYTES);
-            ahead.fetch(s, row, W * LANES * E::BYTES);
+            ahead.fetch(row, W * LANES * E::BYTES);
             let elements: [S::V; W] = std::array::from_fn(|w| E::load(s, row.add(w * LANES * E::BYTES)));
             for (r, sums) in sums.iter_mut().enumerate() {
                 let weight = s.splat(*p.add(r * PAGE_POSITIONS + j));

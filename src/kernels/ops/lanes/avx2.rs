@@ -127,8 +127,4 @@ impl Lanes for Avx2 {
             _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from.add(8).cast()))),
         ])
     }
-    #[inline(always)]
-    fn prefetch(self, at: *const u8) {
-        has!(_mm_prefetch::<_MM_HINT_T0>(at.cast()))
-    }
 }

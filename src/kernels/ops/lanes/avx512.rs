@@ -100,8 +100,4 @@ impl Lanes for Avx512 {
     unsafe fn load_i8(self, from: *const u8) -> __m512 {
         has!(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))))
     }
-    #[inline(always)]
-    fn prefetch(self, at: *const u8) {
-        has!(_mm_prefetch::<_MM_HINT_T0>(at.cast()))
-    }
 }

@@ -60,8 +60,6 @@ pub(crate) trait Lanes: Copy {
     /// # Safety
     /// `from` is readable for 16 bytes.
     unsafe fn load_i8(self, from: *const u8) -> Self::V;
-    /// Asks for the cache line at `at`, which need not be readable.
-    fn prefetch(self, at: *const u8);
 
     /// `a > b ? a : b`: `b` where either is NaN.
     #[inline(always)]

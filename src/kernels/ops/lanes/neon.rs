@@ -150,9 +150,4 @@ impl Lanes for Neon {
             ]
         })
     }
-    #[inline(always)]
-    fn prefetch(self, at: *const u8) {
-        // SAFETY: a hint; it faults on no address.
-        unsafe { asm!("prfm pldl1keep, [{0}]", in(reg) at, options(nostack, preserves_flags, readonly)) }
-    }
 }

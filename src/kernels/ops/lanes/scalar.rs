@@ -94,6 +94,4 @@ impl Lanes for Scalar {
         let bytes: [i8; LANES] = unsafe { from.cast::<[i8; LANES]>().read_unaligned() };
         each(|i| f32::from(bytes[i]))
     }
-    #[inline(always)]
-    fn prefetch(self, _at: *const u8) {}
 }

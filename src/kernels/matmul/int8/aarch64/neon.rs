@@ -90,15 +90,6 @@ impl<P: Products> Simd for Neon<P> {
     }
 
     #[inline(always)]
-    fn fetch(self, from: *const u8, bytes: usize) {
-        for line in (0..bytes).step_by(64) {
-            let line = from.wrapping_add(line);
-            // SAFETY: a prefetch may be of any address.
-            unsafe { asm!("prfm pldl1keep, [{}]", in(reg) line, options(nostack, preserves_flags, readonly)) };
-        }
-    }
-
-    #[inline(always)]
     unsafe fn load(self, from: *const u8) -> uint32x4_t {
         // SAFETY: the caller vouches for the bytes, `self` for the instruction.
         unsafe { vreinterpretq_u32_u8(vld1q_u8(from)) }

@@ -3,7 +3,6 @@
 use std::arch::x86_64::*;
 
 use super::super::lanes::Simd;
-use super::fetch;
 
 /// Proof of AVX2, FMA and F16C, and of AVX-VNNI if so said.
 #[derive(Clone, Copy)]
@@ -71,11 +70,6 @@ impl<const VNNI: bool> Simd for Ymm<VNNI> {
         fn mul(a: __m256, b: __m256) -> __m256 = _mm256_mul_ps(a, b);
         fn mul_add(a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fmadd_ps(a, b, c);
         fn neg_mul_add(a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fnmadd_ps(a, b, c);
-    }
-
-    #[inline(always)]
-    fn fetch(self, from: *const u8, bytes: usize) {
-        fetch(from, bytes);
     }
 
     #[inline(always)]

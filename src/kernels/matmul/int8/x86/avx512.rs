@@ -3,7 +3,6 @@
 use std::arch::x86_64::*;
 
 use super::super::lanes::Simd;
-use super::fetch;
 
 /// Proof of AVX-512 F, BW, DQ, VL and VNNI (with AVX2, FMA and F16C).
 #[derive(Clone, Copy)]
@@ -96,11 +95,6 @@ impl Simd for Zmm {
         fn mul(a: __m512, b: __m512) -> __m512 = _mm512_mul_ps(a, b);
         fn mul_add(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fmadd_ps(a, b, c);
         fn neg_mul_add(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fnmadd_ps(a, b, c);
-    }
-
-    #[inline(always)]
-    fn fetch(self, from: *const u8, bytes: usize) {
-        fetch(from, bytes);
     }
 
     #[inline(always)]

@@ -3,23 +3,12 @@
 mod avx2;
 mod avx512;
 
-use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-
 use super::super::super::planes::Planes;
 use super::super::super::{Activations, Isa};
 use super::super::blocks::{with_blocks_32, with_blocks_256};
 use super::super::tile::{Kernel, Tile};
 use super::{blocks32, blocks256, walk};
 use crate::gguf::TensorType;
-
-/// Prefetches each line of some bytes, which may be of any address.
-#[inline(always)]
-fn fetch(from: *const u8, bytes: usize) {
-    for line in (0..bytes).step_by(64) {
-        // SAFETY: a prefetch reads nothing, and every x86-64 has it.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(line).cast()) };
-    }
-}
 
 /// Defines `fn $name(type)`: the kernels of every format for vectors `$simd`, compiled with `$features`, that take `$u`
 /// positions and `$t` vectors of rows at a time.
