@@ -14,7 +14,9 @@ use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterio
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 use sipllm::gguf::TensorType;
 use sipllm::kernels::pool::default_threads;
-use sipllm::kernels::{Activations, Arithmetic, Cancel, Interleave, Isa, Kernels, MatrixOut, Pool, Task, matmul};
+use sipllm::kernels::{
+    Activations, Arithmetic, Cancel, Groups, Interleave, Isa, Kernels, MatrixOut, Pool, Task, matmul,
+};
 use sipllm::quant::{Rng, fill_random_row};
 
 const K: usize = 2048;
@@ -76,7 +78,7 @@ fn fill(memory: &mut [u8], kernels: Kernels, ty: TensorType) -> &[u8] {
     let mut rng = Rng::new(1);
     pattern.chunks_exact_mut(row_bytes).for_each(|row| fill_random_row(ty, &mut rng, 0.05, row));
     if let Some(interleave) = Interleave::of(kernels, ty) {
-        interleave.rows(&mut pattern, row_bytes, &mut Vec::new());
+        interleave.rows(&mut pattern, row_bytes, &mut Groups::new());
     }
     let whole = whole_bytes(memory, ty);
     for piece in memory[..whole].chunks_mut(pattern.len()) {

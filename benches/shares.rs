@@ -17,7 +17,9 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 use sipllm::gguf::{Gguf, TensorType};
 use sipllm::kernels::ops::{AttentionScratch, AttentionSpec, KvElement, KvLayout};
 use sipllm::kernels::pool::default_threads;
-use sipllm::kernels::{Activations, Arithmetic, Cancel, Interleave, Kernels, MatrixOut, Ops, Pool, Task, matmul};
+use sipllm::kernels::{
+    Activations, Arithmetic, Cancel, Groups, Interleave, Kernels, MatrixOut, Ops, Pool, Task, matmul,
+};
 use sipllm::model::{Model, ModelOptions, NoHooks, Want};
 use sipllm::quant::{Rng, fill_random_row};
 use sipllm::weights::{Placement, StoreOptions};
@@ -115,7 +117,7 @@ fn gemv(kernels: Kernels, pool: &Pool, turns: usize, ty: TensorType, k: usize, m
     pattern.chunks_exact_mut(row_bytes).for_each(|row| fill_random_row(ty, &mut rng, 0.05, row));
     let interleave = Interleave::of(kernels, ty);
     if let Some(interleave) = interleave {
-        interleave.rows(&mut pattern, row_bytes, &mut Vec::new());
+        interleave.rows(&mut pattern, row_bytes, &mut Groups::new());
     }
     let whole = memory.len() / (ROWS * row_bytes) * (ROWS * row_bytes);
     memory[..whole].chunks_mut(pattern.len()).for_each(|piece| piece.copy_from_slice(&pattern[..piece.len()]));

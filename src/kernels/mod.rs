@@ -19,7 +19,7 @@ mod prefetch;
 pub use activations::Activations;
 pub use cancel::{Cancel, CancelHandle, Cancelled};
 pub use isa::Isa;
-pub use matmul::interleave::Interleave;
+pub use matmul::interleave::{Groups, Interleave};
 pub use matmul::{MatrixOut, Positions, Task, matmul};
 pub use ops::Ops;
 pub use pool::Pool;

@@ -32,7 +32,7 @@ use scratch::{Scratch, ScratchShape};
 
 use crate::gguf::Gguf;
 use crate::kernels::ops::KvElement;
-use crate::kernels::{Cancel, Interleave, Kernels, Ops, Pool};
+use crate::kernels::{Cancel, Groups, Interleave, Kernels, Ops, Pool};
 use crate::weights::{PassEnd, StoreOptions, WeightStore};
 
 /// How a model is to be run.
@@ -171,9 +171,9 @@ impl Model {
     /// Bytes of the buffers as they are now.
     pub fn buffer_bytes(&self) -> usize {
         let logit_rows = self.scratch.logits.len() / self.hp.vocabulary;
-        let scratch = self.scratch_bytes(self.scratch.positions, logit_rows);
-        // Before weights were read there was nothing to interleave.
-        if self.store.counters().read_bytes > 0 { scratch } else { scratch - self.interleaving_bytes }
+        // What is for interleaving is taken by each thread when it first has rows to interleave.
+        let interleaving = Groups::held_bytes().min(self.interleaving_bytes);
+        self.scratch_bytes(self.scratch.positions, logit_rows) - self.interleaving_bytes + interleaving
     }
 
     /// Weight bytes that one decoded token needs: every matrix but the experts not chosen, and one embedding row.

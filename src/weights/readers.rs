@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use crate::gguf::TensorType;
-use crate::kernels::{Interleave, Kernels};
+use crate::kernels::{Groups, Interleave, Kernels};
 
 use super::Residency;
 use super::arena::Slot;
@@ -244,7 +244,7 @@ struct Staging {
     /// For rows and for extents that are expanded.
     slot: Option<Slot>,
     /// For a group of rows that is interleaved.
-    group: Vec<u8>,
+    group: Groups,
 }
 
 impl Staging {

@@ -12,7 +12,7 @@ use super::arena::Slot;
 use super::source::{self, Source};
 use super::*;
 use crate::gguf::TensorType;
-use crate::kernels::{Arithmetic, Cancel, CancelHandle, Kernels};
+use crate::kernels::{Arithmetic, Cancel, CancelHandle, Groups, Kernels};
 
 /// A file of `bytes` random bytes, and a model laid over it whose tensors lie in another order than they are used.
 pub(super) struct Fixture {
@@ -106,7 +106,7 @@ fn assert_same(store: &WeightStore, fixture: &Fixture, lease: &Lease) {
             let rows = &bytes[piece.offset as usize..][..piece.bytes as usize];
             let mut expected = fixture.content[from + piece.file_offset as usize..][..rows.len()].to_vec();
             if let Some(interleave) = store.interleave_of(matrix.ty) {
-                interleave.rows(&mut expected, matrix.row_bytes as usize, &mut Vec::new());
+                interleave.rows(&mut expected, matrix.row_bytes as usize, &mut Groups::new());
             }
             assert!(rows == expected, "extent {id} differs from the file");
         }

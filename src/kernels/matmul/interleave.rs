@@ -9,6 +9,8 @@
 //! the next four, and so on, then what is left of every row. So what stands at byte `b` of a row's block begins at
 //! `lanes * b` of the group's. Rows over after the last whole group stay as they are.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::super::Kernels;
 use super::super::activations::Form;
 use super::super::prefetch::prefetch;
@@ -57,9 +59,9 @@ impl Interleave {
     }
 
     /// Interleaves the whole groups of `rows`, of `row_bytes` bytes each, in place. `scratch` comes to hold one group.
-    pub fn rows(&self, rows: &mut [u8], row_bytes: usize, scratch: &mut Vec<u8>) {
+    pub fn rows(&self, rows: &mut [u8], row_bytes: usize, scratch: &mut Groups) {
         let group_bytes = self.lanes * row_bytes;
-        scratch.resize(group_bytes, 0);
+        let scratch = scratch.room(group_bytes);
         for group in rows.chunks_exact_mut(group_bytes) {
             (self.group)(group, row_bytes, scratch);
             group.copy_from_slice(scratch);
@@ -83,6 +85,40 @@ impl Interleave {
             Some(group) => (self.row)(group, row % self.lanes, out),
             None => out.copy_from_slice(&rows[row * out.len()..][..out.len()]),
         }
+    }
+}
+
+/// Room for groups of rows that a thread keeps, and that is counted: see [`Groups::held_bytes`].
+#[derive(Default)]
+pub struct Groups(Vec<u8>);
+
+/// Bytes of all [`Groups`] there are.
+static HELD: AtomicUsize = AtomicUsize::new(0);
+
+impl Groups {
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Bytes that all of the process's hold together.
+    pub fn held_bytes() -> usize {
+        HELD.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn room(&mut self, bytes: usize) -> &mut [u8] {
+        if self.0.len() < bytes {
+            HELD.fetch_add(bytes - self.0.len(), Ordering::Relaxed);
+            // The old one goes before the new one comes.
+            self.0 = Vec::new();
+            self.0 = vec![0; bytes];
+        }
+        &mut self.0[..bytes]
+    }
+}
+
+impl Drop for Groups {
+    fn drop(&mut self) {
+        HELD.fetch_sub(self.0.len(), Ordering::Relaxed);
     }
 }
 
@@ -156,7 +192,7 @@ mod tests {
                 let row_bytes = ty.row_bytes(512).map_or(0, |bytes| bytes as usize);
                 let before = plain(row_bytes * 37);
                 let mut rows = before.clone();
-                interleave.rows(&mut rows, row_bytes, &mut Vec::new());
+                interleave.rows(&mut rows, row_bytes, &mut Groups::new());
                 let whole = 37 / interleave.lanes() * interleave.lanes() * row_bytes;
                 assert_ne!(rows[..whole], before[..whole], "{ty}");
                 assert_eq!(rows[whole..], before[whole..], "{ty}");

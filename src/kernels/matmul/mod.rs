@@ -16,7 +16,7 @@ use super::activations::Form;
 use super::planes::{One, Two};
 use super::{Activations, Arithmetic, Cancel, Cancelled, Kernels, Pool};
 use crate::gguf::TensorType;
-use interleave::Interleave;
+use interleave::{Groups, Interleave};
 use split::{Portion, Split};
 pub use tile::Positions;
 use tile::{Kernel, Out, TILE_POSITIONS, Tile};
@@ -83,7 +83,7 @@ const ROWS_AT_ONCE: usize = 32;
 
 thread_local! {
     /// Rows that a thread has interleaved for a product.
-    static GROUPS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static GROUPS: RefCell<Groups> = const { RefCell::new(Groups::new()) };
 }
 
 /// Rows cut into steps; a rest shorter than a step goes with the last one.
@@ -151,15 +151,9 @@ unsafe fn compute(
         (ready..portion.rows.end).step_by(ROWS_AT_ONCE).all(|first| {
             let rows = first..portion.rows.end.min(first + ROWS_AT_ONCE);
             let bytes = rows.len().next_multiple_of(interleave.lanes()) * row_bytes;
-            if groups.len() < bytes {
-                groups.resize(bytes, 0);
-            }
-            interleave.copy(
-                &task.weights[rows.start * row_bytes..rows.end * row_bytes],
-                row_bytes,
-                &mut groups[..bytes],
-            );
-            multiply(rows, &groups[..bytes])
+            let groups = groups.room(bytes);
+            interleave.copy(&task.weights[rows.start * row_bytes..rows.end * row_bytes], row_bytes, groups);
+            multiply(rows, groups)
         })
     })
 }

@@ -176,7 +176,7 @@ fn compute_in_parts(
     let interleave = Interleave::of(kernels, product.ty).filter(|_| interleaved);
     let fences = [first, second].map(|part| {
         if let Some(interleave) = interleave {
-            interleave.rows(part, row_bytes, &mut Vec::new());
+            interleave.rows(part, row_bytes, &mut Groups::new());
         }
         Fenced::new(part)
     });
