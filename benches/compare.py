@@ -7,8 +7,8 @@
 
 Each round runs llama.cpp, a plain read of 512 MB, then sipllm, in processes of their own but for the read, everything
 resident. The table holds the medians and the ratio of medians; the range is that of the ratios round by round. Beside
-decoding stands what it reads of the weights, in GB/s: no program decodes much faster than memory is read. Build llama-cpp-python with the instruction
-sets of the processor (CMAKE_ARGS), or the comparison flatters sipllm.
+decoding stands what it reads of the weights, in GB/s: no program decodes much faster than memory is read. Build
+llama-cpp-python with the instruction sets of the processor (CMAKE_ARGS), or the comparison flatters sipllm.
 """
 import argparse
 import ctypes

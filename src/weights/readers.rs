@@ -86,7 +86,7 @@ fn run(shared: &Shared) {
                 let read_us = u32::try_from(begun.elapsed().as_micros()).unwrap_or(u32::MAX);
                 // The disk is through.
                 shared.lock().busy.end();
-                let read = read.map(|slot| shared.interleave(id, slot, &mut staging));
+                let read = read.and_then(|slot| shared.interleave(id, slot, &mut staging));
                 state = shared.lock();
                 if state.finish(&shared.table, id, read, read_us) {
                     shared.work.notify_all();
@@ -127,10 +127,7 @@ impl Shared {
             Some(slot) => slot,
             None => Arc::new(anonymous(table.slot_capacity() as usize).map_err(|error| (error, None))?),
         };
-        let Some(inner) = Arc::get_mut(&mut slot) else {
-            let source = std::io::Error::other("a slot is still in use");
-            return Err((StoreError::Memory { bytes: span as u64, source }, None));
-        };
+        let inner = exclusive(&mut slot)?;
         let read = if expand {
             staging.slot(span).and_then(|staged| {
                 let raw = staged.bytes_mut(span);
@@ -153,8 +150,11 @@ impl Shared {
     }
 
     /// Puts the rows of an extent that has just been read in the order that the kernels take.
-    fn interleave(&self, id: u32, mut slot: Arc<Slot>, staging: &mut Staging) -> Arc<Slot> {
-        let Some(inner) = Arc::get_mut(&mut slot).filter(|_| self.kernels.is_some()) else { return slot };
+    fn interleave(&self, id: u32, mut slot: Arc<Slot>, staging: &mut Staging) -> ReadExtent {
+        if self.kernels.is_none() {
+            return Ok(slot);
+        }
+        let inner = exclusive(&mut slot)?;
         let (table, extent) = (&self.table, self.table.extent(id));
         let start = (extent.offset - table.read_span(id).0) as usize;
         let bytes = &mut inner.bytes_mut(start + extent.bytes as usize)[start..];
@@ -165,7 +165,7 @@ impl Shared {
                 interleave.rows(rows, matrix.row_bytes as usize, &mut staging.group);
             }
         }
-        slot
+        Ok(slot)
     }
 
     fn map(&self, part: u16, start: u64, span: usize) -> Option<Result<Slot, StoreError>> {
@@ -214,6 +214,13 @@ impl Shared {
     fn failure(&self, part: u16, offset: u64, bytes: usize, failure: ReadFailure) -> StoreError {
         StoreError::Read { path: self.source.path(part).to_owned(), offset, bytes: bytes as u64, failure }
     }
+}
+
+/// The slot to write to, which nobody else may have.
+fn exclusive(slot: &mut Arc<Slot>) -> Result<&mut Slot, (StoreError, Option<Arc<Slot>>)> {
+    let bytes = slot.capacity() as u64;
+    let in_use = || std::io::Error::other("a slot is still in use");
+    Arc::get_mut(slot).ok_or_else(|| (StoreError::Memory { bytes, source: in_use() }, None))
 }
 
 /// Decodes the rows of an extent from `raw`, its bytes in the file, into f32.

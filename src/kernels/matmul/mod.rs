@@ -50,7 +50,8 @@ const STRIDE_BYTES: usize = 1 << 20;
 /// Computes all tasks, which share the activations, in one dispatch over the pool.
 ///
 /// # Panics
-/// On a processor without `kernels.isa`; when tasks do not fit the activations or the outputs, or two tasks write the same place.
+/// On a processor without `kernels.isa`; when tasks do not fit the activations or the outputs, come interleaved where these
+/// kernels take rows as they are, or two of them write the same place.
 pub fn matmul(
     kernels: Kernels,
     pool: &Pool,

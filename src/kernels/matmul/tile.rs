@@ -69,6 +69,7 @@ impl Out {
 
 /// Computes a tile.
 ///
-/// Unsafe: the weights are in the order that the kernel takes; the tile's outputs are inside the output and no other thread uses them; the activations are prepared in the
-/// form that the weights' type asks, for every position of the tile; the processor has the instruction set.
+/// Unsafe: the weights are in the order that the kernel takes; the tile's outputs are inside the output and no other
+/// thread uses them; the activations are prepared in the form that the weights' type asks, for every position of the tile;
+/// the processor has the instruction set.
 pub(super) type Kernel = unsafe fn(Isa, &Tile<'_>, &Activations);

@@ -1,8 +1,9 @@
 //! Products in 8-bit integers with rows in the lanes of vectors.
 //!
 //! One vector register holds four bytes of each of as many rows as it has 32-bit lanes, so that a row's products are summed
-//! in its lane and no sum goes across lanes. They come interleaved, so that a load fills a register. The formats ([`blocks32`], [`blocks256`]) say how packed rows become such
-//! vectors, in terms of the operations of [`lanes::Lanes`]; an instruction set says what the operations are.
+//! in its lane and no sum goes across lanes. Rows come interleaved, so that a load fills a register. The formats
+//! ([`blocks32`], [`blocks256`]) say how packed rows become such vectors, in terms of the operations of [`lanes::Lanes`];
+//! an instruction set says what the operations are.
 //! One position and many are the same code: many keep their accumulators in the first-level cache.
 //!
 //! [`scalar`] defines the results.
