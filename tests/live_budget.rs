@@ -12,9 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use sipllm::engine::protocol::{Budget, Command, Event, KvType, LoadRequest, Prompt, SourceKind};
+use sipllm::engine::EngineHandle;
+use sipllm::engine::protocol::{
+    Budget, Command, Event, FailureKind, FinishReason, KvType, LoadRequest, Prompt, Request, SourceKind,
+};
 use sipllm::weights::memory;
-use support::{Engine, finished, load, request};
+use support::{End, Engine, finished, load, request};
 
 static ALONE: Mutex<()> = Mutex::new(());
 const MIB: u64 = 1 << 20;
@@ -95,6 +98,74 @@ fn a_long_prompt_takes_the_memory_of_pins_only_as_its_kv_cache_grows() {
     assert!(streamed < touched - pinned + page + page / 2, "{streamed} streamed, {pinned} of {touched} pinned, {page}");
     let after = figures.borrow().memory.clone();
     assert!(after.pinned_bytes + page < pinned && after.kv_bytes == 3 * page, "{after:?}");
+}
+
+/// A model whose KV cache takes 2 MiB for 32 positions, with a context as large as the budget has room for.
+fn conversation(folder: &Path) -> LoadRequest {
+    let shape =
+        ["--layers", "32", "--width", "256", "--heads", "4", "--ffn", "256", "--vocab", "2048", "--type", "q8_0"];
+    let path = toy(folder, &shape);
+    LoadRequest { kv: KvType::F32, context: None, least_context: 32, ..request_of(&path, SourceKind::Buffered) }
+}
+
+#[test]
+fn what_was_asked_for_as_the_least_stays_the_least_as_the_conversation_grows() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().unwrap();
+    let (mut engine, info) = Engine::loaded(conversation(folder.path()));
+    let unbounded = |prompt| Request { max_tokens: None, stop: Vec::new(), ..request(prompt, 0) };
+    let until = |tokens: usize| {
+        let mut pieces = 0;
+        move |handle: &EngineHandle, event: &Event| {
+            pieces += usize::from(matches!(event, Event::Text { .. }));
+            if pieces == 3 {
+                handle.set_budget(Budget::Least);
+            }
+            if pieces == tokens {
+                handle.cancel();
+            }
+        }
+    };
+    let (_, reason, _) = finished(engine.answer_while(unbounded(tokens(110)), until(30)));
+    assert_eq!(reason, FinishReason::Cancelled, "not for want of context");
+    let figures = engine.handle.snapshots();
+    let after = figures.borrow().clone();
+    assert_eq!((after.memory.budget, after.context), (Budget::Least, info.context_most));
+    let used = after.context_used;
+    assert!(used > 128, "{used}");
+    assert_eq!(after.memory.budget_bytes, after.memory.least_cost.bytes(used));
+    // A question of many more tokens.
+    finished(engine.answer(request(tokens(220), 2)));
+    let later = figures.borrow().clone();
+    let page = later.memory.least_cost.kv.page_bytes;
+    assert!(later.memory.budget_bytes >= after.memory.budget_bytes + 2 * page - MIB, "{later:?}");
+    assert_eq!(later.memory.least_bytes, later.memory.budget_bytes);
+}
+
+#[test]
+fn a_question_that_a_cut_budget_has_no_room_for_is_one_for_the_context_and_a_shorter_one_is_answered() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().unwrap();
+    let (mut engine, _) = Engine::loaded(conversation(folder.path()));
+    finished(engine.answer(request(tokens(120), 8)));
+    let figures = engine.handle.snapshots();
+    let cost = figures.borrow().memory.least_cost;
+    engine.handle.set_budget(Budget::Bytes(cost.bytes(128)));
+    let set = loop {
+        match engine.events.blocking_recv().unwrap() {
+            Event::BudgetSet { bytes, .. } => break bytes,
+            Event::Failed(failure) => panic!("{failure:?}"),
+            _ => {}
+        }
+    };
+    assert_eq!(set, cost.bytes(128));
+    // All that is known, and more: what the budget has room for is what the front end hears of.
+    let End::Broken(failure) = engine.answer(request(tokens(200), 2)) else { panic!("200 tokens in 128") };
+    assert_eq!(failure.kind, FailureKind::ContextFull, "{}", failure.message);
+    let context = figures.borrow().context;
+    assert!((32..=160).contains(&context), "{context}");
+    assert!(failure.message.contains(&format!("200 tokens and the context holds {context}")), "{}", failure.message);
+    finished(engine.answer(request(tokens(20), 2)));
 }
 
 /// Looks at the resident set every 5 ms; says how long after `since` it was last seen above the limit.

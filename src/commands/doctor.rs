@@ -318,8 +318,8 @@ fn forecast_json(outlook: &Outlook) -> Value {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::weights::Placement;
     use crate::weights::calibrate::{Forecast, PassBytes};
+    use crate::weights::{LeastCost, Placement};
 
     fn found<'a>(findings: &'a [Finding], what: &str) -> &'a Finding {
         findings.iter().find(|finding| finding.what == what).unwrap()
@@ -352,6 +352,7 @@ mod tests {
         let plan = Plan {
             budget_bytes: 2500 << 20,
             least_bytes: 100 << 20,
+            least_cost: LeastCost::default(),
             full_bytes: 4500 << 20,
             context: 4096,
             batch: 128,

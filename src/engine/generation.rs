@@ -112,14 +112,21 @@ impl Generation<'_> {
         let ids = prompt_tokens(loaded, self.request)?;
         let most = self.request.max_tokens.unwrap_or(u32::MAX);
         // The last token of an answer is never run, so its position is not needed.
-        loaded.ledger.need_context((ids.len() as u32).saturating_add(most.saturating_sub(1)));
-        let same = common_prefix(&loaded.cached, &ids).min(ids.len() - 1);
-        let reused = loaded.model.cache_mut().rewind(same);
-        loaded.cached.truncate(reused);
-        // Pages past it are not in the plans to come.
-        loaded.model.cache_mut().trim();
+        let needed = |most: u32| (ids.len() as u32).saturating_add(most.saturating_sub(1));
+        loaded.ledger.need_context(self.request.max_tokens.map_or(0, needed));
+        let reused = loaded.rewind(common_prefix(&loaded.cached, &ids).min(ids.len() - 1));
         // Room for the first batch also settles the context.
-        loaded.make_room(reused as u32 + 1, 1)?;
+        let reused = match loaded.make_room(reused as u32 + 1, 1) {
+            Ok(()) => reused,
+            // The budget does not hold what is known already, and one position more: the context that it has room for
+            // says what of it can be sent.
+            Err(_) if reused > 0 => {
+                let reused = loaded.rewind(0);
+                loaded.make_room(1, 1)?;
+                reused
+            }
+            Err(failure) => return Err(failure.into()),
+        };
         let context = loaded.ledger.context() as usize;
         if ids.len() > context {
             return Err(context_full(&ids.len().to_string(), context, loaded.info.context_trained).into());
@@ -198,11 +205,16 @@ impl Generation<'_> {
                 }
                 break;
             }
-            if self.stats.generated_tokens == 1 {
-                // The prompt's logits are used: what its batch took goes to the weights now, not with the next page.
-                loaded.make_room(next as u32, 1)?;
+            match self.step(loaded, id) {
+                Ok(()) => {}
+                // The program has grown into what was left for the context.
+                Err(Stop::Failed(failure)) if failure.kind == FailureKind::Budget => {
+                    reason = FinishReason::ContextFull;
+                    self.stats.context_by_budget = loaded.cached.len() as u32;
+                    break;
+                }
+                Err(stop) => return Err(stop),
             }
-            while !self.pass(loaded, &[id], Want::Last)? {}
             let waited_us = loaded.model.store().counters().wait_us - waited_us;
             loaded.fastest.token(token_started.elapsed().saturating_sub(Duration::from_micros(waited_us)));
             self.note_decode(loaded, started, &before);
@@ -212,6 +224,16 @@ impl Generation<'_> {
         self.figures.set_op_times(loaded.model.times_mut(), self.stats.generated_tokens.saturating_sub(1));
         self.flush_text();
         Ok(reason)
+    }
+
+    /// Runs the token that was chosen last.
+    fn step(&mut self, loaded: &mut Loaded, id: u32) -> Result<(), Stop> {
+        if self.stats.generated_tokens == 1 {
+            // The prompt's logits are used: what its batch took goes to the weights now, not with the next page.
+            loaded.make_room(loaded.cached.len() as u32 + 1, 1)?;
+        }
+        while !self.pass(loaded, &[id], Want::Last)? {}
+        Ok(())
     }
 
     /// Keeps the answer's figures current, so that they are right whenever it ends.

@@ -38,6 +38,8 @@ impl Costs {
 pub struct Ledger {
     asked: Budget,
     context: ContextRequest,
+    /// Positions of the answer under way, prompt and all, where it is known how long it may become.
+    needed_context: u32,
     prefill_batch: Option<u32>,
     costs: Costs,
     base_bytes: u64,
@@ -55,6 +57,7 @@ impl Ledger {
         Self {
             asked,
             context,
+            needed_context: 0,
             prefill_batch,
             costs,
             base_bytes: 0,
@@ -142,11 +145,9 @@ impl Ledger {
         self.plan.as_ref().is_some_and(|plan| self.costs.kv.bytes(positions) <= plan.kv_bytes)
     }
 
-    /// With [`Budget::Least`] and no context asked for, makes the context hold `positions`.
+    /// Makes [`Budget::Least`] have room for so many positions from the start; without this it grows to them.
     pub fn need_context(&mut self, positions: u32) {
-        if let (Budget::Least, ContextRequest::Automatic { least, most }) = (self.asked, self.context) {
-            self.context = ContextRequest::Automatic { least: least.max(positions).min(most), most };
-        }
+        self.needed_context = positions;
     }
 
     /// Measures what the process holds beside the parts that are priced by themselves; while a conversation goes on it
@@ -198,6 +199,12 @@ impl Ledger {
                 plan::Budget::Bytes(bytes)
             }
         };
+        let context = match (self.asked, self.context) {
+            (Budget::Least, ContextRequest::Automatic { least, most }) => {
+                ContextRequest::Automatic { least: least.max(self.needed_context), most }
+            }
+            (_, asked) => asked,
+        };
         let input = PlanInput {
             table,
             budget,
@@ -206,7 +213,7 @@ impl Ledger {
             scratch: self.costs.scratch,
             logits_bytes: self.costs.logits_bytes * self.logit_rows,
             kv: self.costs.kv,
-            context: self.context,
+            context,
             used_positions: used,
             prompt_positions: prompt,
             prefill_batch,
@@ -234,10 +241,12 @@ impl Ledger {
 
 fn refused(shortfall: &plan::Shortfall) -> Failure {
     let lines = shortfall.lines.iter().map(|line| LedgerLine { what: line.what, bytes: line.bytes }).collect();
+    let in_use =
+        if shortfall.context > 1 { format!(" for {} tokens of context", shortfall.context) } else { String::new() };
     Failure {
         kind: FailureKind::Budget,
         message: format!(
-            "a budget of {} is under the {} that this model needs",
+            "a budget of {} is under the {} that this model needs{in_use}",
             format_size(shortfall.asked_bytes),
             format_size(shortfall.least_bytes)
         ),
@@ -250,7 +259,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::weights::Placement;
+    use crate::weights::{LeastCost, Placement};
 
     const MIB: u64 = 1 << 20;
 
@@ -265,6 +274,7 @@ mod tests {
         ledger.plan = Some(Plan {
             budget_bytes: bytes,
             least_bytes,
+            least_cost: LeastCost::default(),
             full_bytes: 500 * MIB,
             context: 128,
             batch: 1,

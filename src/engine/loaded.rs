@@ -145,12 +145,19 @@ impl Loaded {
         }
     }
 
+    /// Keeps the first `positions` of the conversation, or fewer where the model cannot go back to just there, and gives
+    /// back the pages of the others. What is kept.
+    pub fn rewind(&mut self, positions: usize) -> usize {
+        let cache = self.model.cache_mut();
+        let kept = cache.rewind(positions);
+        cache.trim();
+        self.cached.truncate(kept);
+        kept
+    }
+
     /// Forgets the conversation and gives its memory to the weights.
     pub fn reset(&mut self) {
-        self.cached.clear();
-        let cache = self.model.cache_mut();
-        cache.rewind(0);
-        cache.trim();
+        self.rewind(0);
         // With the conversation its text is gone.
         self.ledger.measure_base_anew(&self.model);
         if let Ok(plan) = self.ledger.plan(self.model.store().table(), 0, 1) {

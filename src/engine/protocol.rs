@@ -10,6 +10,7 @@ use std::sync::Arc;
 pub use crate::tokenizer::{Thinking, ThinkingSwitch};
 
 pub use crate::sampler::Sampling;
+pub use crate::weights::{KvCost, LeastCost};
 
 /// Names one answer; counts up from 1. Events of an answer carry its id until its `Finished`.
 pub type GenerationId = u64;
@@ -148,7 +149,7 @@ pub struct LoadRequest {
     pub prefill_batch: Option<u32>,
     /// Bytes a second, to play a slower disk.
     pub disk_limit: Option<u64>,
-    /// Least context that `Budget::Least` must hold; the prompt and answer of a one-shot run.
+    /// Context that `Budget::Least` has room for from the start; it grows with a longer conversation.
     pub least_context: u32,
     /// Where the measured speeds of devices are kept; `None` measures them each time.
     pub speeds_file: Option<PathBuf>,
@@ -365,8 +366,10 @@ pub enum Phase {
 pub struct MemoryFigures {
     pub budget: Budget,
     pub budget_bytes: u64,
-    /// The least budget that would run now.
+    /// What [`Budget::Least`] would take now.
     pub least_bytes: u64,
+    /// What it is made of by the context: how much of it a budget holds.
+    pub least_cost: LeastCost,
     /// The budget at which nothing is streamed.
     pub full_bytes: u64,
     pub pinned_bytes: u64,

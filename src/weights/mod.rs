@@ -27,7 +27,9 @@ pub use extents::{Extent, ExtentParams, ExtentTable, MatrixSpec, Piece};
 pub use figures::{Counters, LayerFigures, LayerState};
 pub use lease::Lease;
 pub use pin_order::PinPolicy;
-pub use plan::{Budget, ContextRequest, KvCost, LedgerLine, Placement, Plan, PlanInput, ScratchCost, Shortfall};
+pub use plan::{
+    Budget, ContextRequest, KvCost, LeastCost, LedgerLine, Placement, Plan, PlanInput, ScratchCost, Shortfall,
+};
 pub use store::{PassEnd, ReadFailure, StoreError, StoreOptions, WeightStore};
 
 /// How weights are read from their file.

@@ -28,8 +28,8 @@ pub enum Budget {
 pub enum ContextRequest {
     /// Guaranteed or refused.
     Explicit(u32),
-    /// As much as fits, `most` at most. `Budget::Least` must hold `least`; other budgets may go below it, down to what
-    /// is in use.
+    /// As much as fits, `most` at most. `Budget::Least` has room for `least` from the start and grows with what is in use
+    /// beyond it; other budgets may leave room for less, down to what is in use.
     Automatic { least: u32, most: u32 },
 }
 
@@ -47,7 +47,7 @@ impl ScratchCost {
 }
 
 /// Memory of the KV cache: whole pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct KvCost {
     pub page_positions: u32,
     /// One page in all layers.
@@ -57,6 +57,46 @@ pub struct KvCost {
 impl KvCost {
     pub fn bytes(self, positions: u32) -> u64 {
         u64::from(positions.div_ceil(self.page_positions.max(1))) * self.page_bytes
+    }
+}
+
+/// What the least that runs is made of, by the context that is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct LeastCost {
+    /// What is there whatever the context: the program, small weights, buffers of one pass, logits, the ring.
+    pub bare_bytes: u64,
+    /// Activations of one more position in a pass.
+    pub position_bytes: u64,
+    /// Positions that a pass must be possible for, where the context has them.
+    pub batch: u32,
+    pub kv: KvCost,
+}
+
+impl LeastCost {
+    fn of(input: &PlanInput) -> Self {
+        let PlanInput { table, base_bytes, resident_bytes, scratch, logits_bytes, kv, prefill_batch, .. } = *input;
+        Self {
+            bare_bytes: base_bytes + resident_bytes + scratch.fixed_bytes + logits_bytes + least_weights(table),
+            position_bytes: scratch.position_bytes,
+            batch: prefill_batch.unwrap_or(LEAST_BATCH).clamp(1, LEAST_BATCH),
+            kv,
+        }
+    }
+
+    /// Positions of a pass that must be possible at the end of a context.
+    fn batch_of(self, context: u32) -> u32 {
+        self.batch.min(context.max(1))
+    }
+
+    /// The least that runs with this much context in use.
+    pub fn bytes(self, context: u32) -> u64 {
+        self.bare_bytes + self.position_bytes * u64::from(self.batch_of(context)) + self.kv.bytes(context)
+    }
+
+    /// The largest context of `used..=most` positions that runs in `bytes`; `None` where not even `used` does.
+    pub fn context_within(self, bytes: u64, used: u32, most: u32) -> Option<u32> {
+        let used = used.max(1);
+        (self.bytes(used) <= bytes).then(|| largest(used, most, |context| self.bytes(context) <= bytes))
     }
 }
 
@@ -117,8 +157,9 @@ pub struct LedgerLine {
 pub struct Plan {
     /// The budget in bytes.
     pub budget_bytes: u64,
-    /// The least budget that would run with this context and use.
+    /// What `Budget::Least` would take now.
     pub least_bytes: u64,
+    pub least_cost: LeastCost,
     /// The budget at which nothing is streamed, at full context.
     pub full_bytes: u64,
     pub context: u32,
@@ -148,6 +189,8 @@ impl Plan {
 pub struct Shortfall {
     pub asked_bytes: u64,
     pub least_bytes: u64,
+    /// What the context must hold: all of it where it was asked for, else what is in use.
+    pub context: u32,
     pub lines: Vec<LedgerLine>,
 }
 
@@ -158,31 +201,30 @@ fn mib(bytes: u64) -> String {
 /// Lays out `input.budget`.
 pub fn plan(input: &PlanInput) -> Result<Plan, Shortfall> {
     let in_use = input.used_positions.max(1);
-    let (least_context, most_context, fixed) = match input.context {
-        ContextRequest::Explicit(context) => (context, context, true),
-        ContextRequest::Automatic { least, most } => (least.min(most).max(in_use), most.max(in_use), false),
+    // `floor` must fit whatever the budget says: an explicit context whole, of an automatic one what is in use.
+    let (floor_context, least_context, most_context) = match input.context {
+        ContextRequest::Explicit(context) => (context, context, context),
+        ContextRequest::Automatic { least, most } => (in_use, least.min(most).max(in_use), most.max(in_use)),
     };
     let needs = Needs(input);
-    // What must fit whatever the budget says: an explicit context whole, of an automatic one what is in use.
-    let floor_context = match (fixed, input.budget) {
-        (true, _) | (_, Budget::Least) => least_context,
-        (false, _) => in_use,
-    };
-    let least_bytes = needs.least(floor_context);
-    let full_bytes = needs.fixed(most_context) + whole(input.table).bytes();
+    let least_cost = LeastCost::of(input);
+    let least_bytes = least_cost.bytes(least_context);
+    let full_bytes = needs.fixed(least_cost, most_context) + whole(input.table).bytes();
     let budget_bytes = match input.budget {
         Budget::Least => least_bytes,
         Budget::Bytes(bytes) => bytes,
         Budget::Share(share) => (full_bytes as f64 * share.clamp(0.0, 1.0)) as u64,
     };
-    if budget_bytes < least_bytes {
-        return Err(Shortfall { asked_bytes: budget_bytes, least_bytes, lines: needs.least_lines(floor_context) });
-    }
-    let context = if fixed || input.budget == Budget::Least {
-        floor_context
-    } else {
-        largest(floor_context, most_context, |context| needs.least(context) <= budget_bytes)
+    let Some(fitting) = least_cost.context_within(budget_bytes, floor_context, most_context) else {
+        return Err(Shortfall {
+            asked_bytes: budget_bytes,
+            least_bytes: least_cost.bytes(floor_context),
+            context: floor_context,
+            lines: needs.least_lines(least_cost, floor_context),
+        });
     };
+    // The least grows with its context.
+    let context = if input.budget == Budget::Least { most_context } else { fitting };
 
     let kv_bytes = input.kv.bytes(input.used_positions);
     let ring_least = ring_bytes(input.table, LEAST_RING_SLOTS);
@@ -204,18 +246,24 @@ pub fn plan(input: &PlanInput) -> Result<Plan, Shortfall> {
     ledger.push(LedgerLine { what: "pinned weights", bytes: placement.pinned_bytes });
     ledger.push(LedgerLine { what: "experts", bytes: placement.expert_bytes });
     ledger.retain(|line| line.bytes > 0);
-    Ok(Plan { budget_bytes, least_bytes, full_bytes, context, batch, placement, scratch_bytes, kv_bytes, ledger })
+    Ok(Plan {
+        budget_bytes,
+        least_bytes,
+        least_cost,
+        full_bytes,
+        context,
+        batch,
+        placement,
+        scratch_bytes,
+        kv_bytes,
+        ledger,
+    })
 }
 
 /// What the input says that memory is needed for.
 struct Needs<'a>(&'a PlanInput<'a>);
 
 impl Needs<'_> {
-    /// Positions of a pass that must be possible at the end of a context.
-    fn least_batch(&self, context: u32) -> u32 {
-        self.0.prefill_batch.unwrap_or(LEAST_BATCH).clamp(1, LEAST_BATCH).min(context.max(1))
-    }
-
     /// All but weights, with these KV bytes and positions a pass.
     fn held(&self, kv_bytes: u64, batch: u32) -> u64 {
         let PlanInput { base_bytes, resident_bytes, scratch, logits_bytes, .. } = self.0;
@@ -233,17 +281,12 @@ impl Needs<'_> {
     }
 
     /// All but weights, with this much context in use.
-    fn fixed(&self, context: u32) -> u64 {
-        self.held(self.0.kv.bytes(context), self.least_batch(context))
+    fn fixed(&self, least: LeastCost, context: u32) -> u64 {
+        self.held(self.0.kv.bytes(context), least.batch_of(context))
     }
 
-    /// The least that runs with this much context in use.
-    fn least(&self, context: u32) -> u64 {
-        self.fixed(context) + least_weights(self.0.table)
-    }
-
-    fn least_lines(&self, context: u32) -> Vec<LedgerLine> {
-        let mut lines = self.held_lines(self.0.kv.bytes(context), self.least_batch(context));
+    fn least_lines(&self, least: LeastCost, context: u32) -> Vec<LedgerLine> {
+        let mut lines = self.held_lines(self.0.kv.bytes(context), least.batch_of(context));
         lines.push(LedgerLine { what: "ring", bytes: least_weights(self.0.table) });
         lines.retain(|line| line.bytes > 0);
         lines

@@ -70,7 +70,6 @@ fn the_least_budget_runs_with_the_context_it_was_asked_for_and_a_byte_less_is_re
     for context in [ContextRequest::Explicit(256), ContextRequest::Automatic { least: 512, most: 4096 }] {
         let least = plan(&PlanInput { context, ..input(&table) }).unwrap();
         let wanted = if context == ContextRequest::Explicit(256) { 256 } else { 512 };
-        assert_eq!(least.context, wanted);
         assert_eq!(least.budget_bytes, least.least_bytes);
         let used = PlanInput { context, used_positions: wanted, prompt_positions: 128, ..input(&table) };
         let full = plan(&PlanInput { budget: Budget::Bytes(least.budget_bytes), ..used }).unwrap();
@@ -83,6 +82,34 @@ fn the_least_budget_runs_with_the_context_it_was_asked_for_and_a_byte_less_is_re
         assert_eq!(shortfall.lines.iter().map(|line| line.bytes).sum::<u64>(), shortfall.least_bytes);
         assert!(shortfall.to_string().contains("is less than"));
     }
+}
+
+#[test]
+fn the_least_budget_grows_with_the_context_and_never_ends_it() {
+    let table = smollm();
+    let of = |used_positions| plan(&PlanInput { used_positions, ..input(&table) }).unwrap();
+    assert_eq!((of(0).context, of(512).context, of(4000).context), (4096, 4096, 4096));
+    assert_eq!(of(0).budget_bytes, of(512).budget_bytes);
+    let page_bytes = input(&table).kv.page_bytes;
+    assert_eq!(of(513).budget_bytes, of(512).budget_bytes + page_bytes);
+    assert_eq!(of(4000).budget_bytes, of(512).budget_bytes + (125 - 16) * page_bytes);
+    assert_eq!(of(4000).placement, of(0).placement);
+    // Whatever was asked for, the least is told of the same context.
+    let other = plan(&at(&table, 80)).unwrap();
+    assert_eq!(other.least_bytes, of(0).budget_bytes);
+}
+
+#[test]
+fn what_a_context_costs_at_the_least_says_how_much_of_it_a_budget_holds() {
+    let table = smollm();
+    for mib in [24, 27, 30, 60, 200] {
+        let held = plan(&at(&table, mib)).map(|plan| plan.context).ok();
+        let cost = plan(&input(&table)).unwrap().least_cost;
+        assert_eq!(cost.context_within(mib * MIB, 0, 4096), held, "{mib}");
+    }
+    let cost = plan(&input(&table)).unwrap().least_cost;
+    assert_eq!(cost.context_within(27 * MIB, 700, 4096), None, "not below what is in use");
+    assert_eq!(cost.bytes(512), plan(&input(&table)).unwrap().least_bytes);
 }
 
 #[test]
@@ -210,7 +237,7 @@ proptest! {
         match plan(&input) {
             Ok(plan) => {
                 prop_assert!(plan.used_bytes() <= plan.budget_bytes);
-                prop_assert!(plan.budget_bytes >= plan.least_bytes);
+                prop_assert!(plan.budget_bytes >= plan.least_cost.bytes(plan.context));
                 prop_assert!(plan.context >= used_positions.max(1).min(limit) && plan.context <= limit);
                 prop_assert!(plan.batch >= 1 && plan.batch <= input.prompt_positions);
                 prop_assert!(plan.placement.ring_slots >= LEAST_RING_SLOTS);
