@@ -2,8 +2,8 @@
 //!
 //! A plain read and the kernel take turns over the same 320 MB, far more than any cache, and the medians are compared: so
 //! a machine that others use too, whose memory is now quicker, now slower, does not change the shares much. Numbers
-//! after `--` choose the elements of a row (2048 unless said) and the turns (11), `fast` the kernels with activations of 8 bits.
-//! `SIPLLM_ISA` chooses an instruction set.
+//! after `--` choose the elements of a row (2048 unless said) and the turns (11), `fast` the kernels with activations of 8 bits,
+//! names of types (`Q4_K`) those only. `SIPLLM_ISA` chooses an instruction set.
 //!
 //! Paths after `--` are models: then the plain read takes turns with whole decoding, everything resident, four tokens a turn.
 
@@ -164,6 +164,7 @@ fn main() {
     let (k, turns) = (numbers.first().copied().unwrap_or(2048), numbers.get(1).copied().unwrap_or(11));
     let pool = Pool::new(default_threads());
     let fast = std::env::args().skip(1).any(|arg| arg == "fast");
+    let named: Vec<String> = std::env::args().skip(1).filter(|arg| arg.starts_with(char::is_uppercase)).collect();
     let kernels = Kernels::new(if fast { Arithmetic::Fast } else { Arithmetic::Int8 });
     println!(
         "{} threads, {}, {:?}, rows of {k}: plain read, kernel, share",
@@ -195,7 +196,12 @@ fn main() {
         TensorType::MXFP4,
         TensorType::F16,
     ] {
-        gemv(kernels, &pool, turns, ty, k, memory);
+        if named.is_empty() || named.contains(&ty.to_string()) {
+            gemv(kernels, &pool, turns, ty, k, memory);
+        }
+    }
+    if !named.is_empty() {
+        return;
     }
     let ops = Ops::new(kernels.isa, &pool);
     // SmolLM2-135M, Qwen2.5-0.5B, Llama-3-8B, Gemma-3-270M, and one without groups.

@@ -1,6 +1,7 @@
 //! Formats of super-blocks of 256, whose rows in vectors are multiplied with activations in blocks of 256.
 
 use std::marker::PhantomData;
+use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::super::super::Activations;
 use super::super::super::activations::Q256;
@@ -201,21 +202,21 @@ impl Format for Q5K {
     #[inline(always)]
     fn visit<L: Lanes>(l: L, rows: &Rows, take: &mut impl Take<L>) -> Rest<L> {
         let (scales, rest) = scales_and_mins(l, rows);
-        let high = [l.words(rows, 16), l.words(rows, 32)];
         let (nibble, bit) = (0x0f0f_0f0f, 0x1010_1010);
         // The bits of sub-block 2 * pair are bit 2 * pair of each byte, those of the next the one above.
         macro_rules! pair {
-            ($pair:literal, $low_bits:expr, $high_bits:expr) => {{
+            ($pair:literal, |$high:ident| $low_bits:expr, $high_bits:expr) => {{
+                let $high = [l.words(rows, 16), l.words(rows, 32)];
                 let packed = [l.words(rows, 48 + $pair * 32), l.words(rows, 64 + $pair * 32)];
                 let scales = &scales[$pair / 2][$pair % 2 * 2..];
                 take.whole(2 * $pair, &or(l, shr_and::<L, 0>(l, packed, nibble), $low_bits), scales[0]);
                 take.whole(2 * $pair + 1, &or(l, shr_and::<L, 4>(l, packed, nibble), $high_bits), scales[1]);
             }};
         }
-        pair!(0, shl_and::<L, 4>(l, high, bit), shl_and::<L, 3>(l, high, bit));
-        pair!(1, shl_and::<L, 2>(l, high, bit), shl_and::<L, 1>(l, high, bit));
-        pair!(2, shr_and::<L, 0>(l, high, bit), shr_and::<L, 1>(l, high, bit));
-        pair!(3, shr_and::<L, 2>(l, high, bit), shr_and::<L, 3>(l, high, bit));
+        pair!(0, |high| shl_and::<L, 4>(l, high, bit), shl_and::<L, 3>(l, high, bit));
+        pair!(1, |high| shl_and::<L, 2>(l, high, bit), shl_and::<L, 1>(l, high, bit));
+        pair!(2, |high| shr_and::<L, 0>(l, high, bit), shr_and::<L, 1>(l, high, bit));
+        pair!(3, |high| shr_and::<L, 2>(l, high, bit), shr_and::<L, 3>(l, high, bit));
         rest
     }
 }
@@ -292,6 +293,15 @@ fn start<L: Lanes, B: Format>(l: L, minus_4_sums: i32) -> L::V {
         (_, 4) => minus_4_sums,
         _ => l.splat(0),
     }
+}
+
+/// Asks for an eighth of the super-blocks ahead, front to back as the sub-blocks come: all at once would wait for room
+/// among the loads under way. And what a sub-block needs is not to be loaded before its turn, as the compiler would do
+/// with a whole super-block, for which there are no registers.
+#[inline(always)]
+fn pace<L: Lanes, B: Format>(l: L, rows: &Rows, sub: usize) {
+    l.ahead(rows, B::ORDER[sub], 8);
+    compiler_fence(Ordering::SeqCst);
 }
 
 /// Adds the products of sub-block `sub` with the activation blocks `at` to the sums of `U` positions.
@@ -373,6 +383,7 @@ unsafe fn add_halves<L: Lanes, B: Format, P: Planes, const U: usize>(
 /// The sub-blocks of one position.
 struct Single<'a, L: Lanes, B, P> {
     l: L,
+    rows: &'a Rows,
     acts: &'a Q256,
     at: usize,
     sum: L::F,
@@ -382,6 +393,7 @@ struct Single<'a, L: Lanes, B, P> {
 impl<L: Lanes, B: Format, P: Planes> Take<L> for Single<'_, L, B, P> {
     #[inline(always)]
     fn whole(&mut self, sub: usize, w: &[L::V; 8], scale: L::F) {
+        pace::<L, B>(self.l, self.rows, sub);
         let mut sum = [self.sum];
         // SAFETY: whoever makes a `Single` vouches for the block.
         unsafe { add_whole::<L, B, P, 1>(self.l, w, scale, self.acts, sub, [self.at], &mut sum) };
@@ -390,6 +402,7 @@ impl<L: Lanes, B: Format, P: Planes> Take<L> for Single<'_, L, B, P> {
 
     #[inline(always)]
     fn halves(&mut self, sub: usize, w: &[L::V; 8], scales: [L::F; 2]) {
+        pace::<L, B>(self.l, self.rows, sub);
         let mut sum = [self.sum];
         // SAFETY: whoever makes a `Single` vouches for the block.
         unsafe { add_halves::<L, B, P, 1>(self.l, w, scales, self.acts, sub, [self.at], &mut sum) };
@@ -400,6 +413,7 @@ impl<L: Lanes, B: Format, P: Planes> Take<L> for Single<'_, L, B, P> {
 /// The sub-blocks of many positions, `U` at a time.
 struct Many<'a, L: Lanes, B, P, const U: usize> {
     l: L,
+    rows: &'a Rows,
     acts: &'a Q256,
     /// The number of this block at position 0.
     first: usize,
@@ -420,6 +434,7 @@ fn blocks_at<const U: usize>(first: usize, mut positions: [usize; U]) -> [usize;
 impl<L: Lanes, B: Format, P: Planes, const U: usize> Take<L> for Many<'_, L, B, P, U> {
     #[inline(always)]
     fn whole(&mut self, sub: usize, w: &[L::V; 8], scale: L::F) {
+        pace::<L, B>(self.l, self.rows, sub);
         for (sums, positions) in self.sums.as_chunks_mut().0.iter_mut().zip(self.positions.as_chunks::<U>().0) {
             let at = blocks_at(self.first, *positions);
             // SAFETY: whoever makes a `Many` vouches for the block and positions.
@@ -429,6 +444,7 @@ impl<L: Lanes, B: Format, P: Planes, const U: usize> Take<L> for Many<'_, L, B, 
 
     #[inline(always)]
     fn halves(&mut self, sub: usize, w: &[L::V; 8], scales: [L::F; 2]) {
+        pace::<L, B>(self.l, self.rows, sub);
         for (sums, positions) in self.sums.as_chunks_mut().0.iter_mut().zip(self.positions.as_chunks::<U>().0) {
             let at = blocks_at(self.first, *positions);
             // SAFETY: whoever makes a `Many` vouches for the block and positions.
@@ -468,7 +484,7 @@ impl<B: Format, P: Planes> Dots for Products<B, P> {
     #[inline(always)]
     unsafe fn add_one<L: Lanes>(l: L, rows: &Rows, acts: &Activations, block: usize, position: usize, acc: &mut L::F) {
         let (acts, at) = (&acts.q256, block * acts.positions + position);
-        let mut one = Single { l, acts, at, sum: l.zero(), kind: PhantomData::<(B, P)> };
+        let mut one = Single { l, rows, acts, at, sum: l.zero(), kind: PhantomData::<(B, P)> };
         let rest = B::visit(l, rows, &mut one);
         // SAFETY: the caller vouches for the block and position.
         *acc = unsafe { finish::<L, P>(l, &rest, acts, at, one.sum, *acc) };
@@ -486,7 +502,8 @@ impl<B: Format, P: Planes> Dots for Products<B, P> {
         let (acts, first) = (&acts.q256, block * acts.positions);
         let mut sums = [l.zero(); TILE_POSITIONS];
         let sums = &mut sums[..accs.len()];
-        let rest = B::visit(l, rows, &mut Many::<L, B, P, U> { l, acts, first, positions, sums, kind: PhantomData });
+        let rest =
+            B::visit(l, rows, &mut Many::<L, B, P, U> { l, rows, acts, first, positions, sums, kind: PhantomData });
         for ((acc, sum), position) in accs.iter_mut().zip(sums).zip(positions) {
             // SAFETY: the caller vouches for the block and positions.
             *acc = unsafe { finish::<L, P>(l, &rest, acts, first + position, *sum, *acc) };

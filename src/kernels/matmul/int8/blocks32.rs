@@ -213,6 +213,7 @@ impl<B: Format, P: Planes> Dots for Products<B, P> {
 
     #[inline(always)]
     unsafe fn add_one<L: Lanes>(l: L, rows: &Rows, acts: &Activations, block: usize, position: usize, acc: &mut L::F) {
+        l.ahead(rows, 0, 1);
         let loaded = B::load(l, rows);
         let mut one = [*acc];
         // SAFETY: the caller vouches for the block and position.
@@ -229,6 +230,7 @@ impl<B: Format, P: Planes> Dots for Products<B, P> {
         positions: &[usize],
         sums: &mut [L::F],
     ) {
+        l.ahead(rows, 0, 1);
         let loaded = B::load(l, rows);
         let first = block * acts.positions;
         for (acc, positions) in sums.as_chunks_mut::<U>().0.iter_mut().zip(positions.as_chunks::<U>().0) {

@@ -159,6 +159,8 @@ pub(super) trait Lanes: Copy {
     /// # Safety
     /// `to` has room for `ROWS` elements.
     unsafe fn store(self, to: *mut f32, a: Self::F);
+    /// Asks memory for a part, number `part` of `parts`, of the blocks that are some way ahead.
+    fn ahead(self, rows: &Rows, part: usize, parts: usize);
     /// The four bytes at `offset` of each row's block, a whole number of them after [`LEAD`](Blocks::LEAD).
     fn word(self, rows: &Rows, offset: usize) -> Self::V;
     /// Those and the three that follow.
@@ -299,11 +301,19 @@ impl<S: Simd, const T: usize> Lanes for Wide<S, T> {
     }
 
     #[inline(always)]
+    fn ahead(self, rows: &Rows, part: usize, parts: usize) {
+        let bytes = S::LANES * rows.block_bytes;
+        let (from, to) = (bytes * part / parts, bytes * (part + 1) / parts);
+        for t in 0..T {
+            prefetch(rows.base.wrapping_add(t * rows.group_bytes + AHEAD + from), to - from);
+        }
+    }
+
+    #[inline(always)]
     fn word(self, rows: &Rows, offset: usize) -> Self::V {
         let mut out = self.splat(0);
         for t in 0..T {
             let from = rows.at(S::LANES, t, offset, 4);
-            prefetch(from.wrapping_add(AHEAD), 4 * S::LANES);
             // SAFETY: `Rows::new` vouches for the blocks, and `at` that these bytes lie in them.
             out[t] = unsafe { self.0.load(from) };
         }
@@ -315,7 +325,6 @@ impl<S: Simd, const T: usize> Lanes for Wide<S, T> {
         let mut out = [self.splat(0); 4];
         for t in 0..T {
             let from = rows.at(S::LANES, t, offset, 16);
-            prefetch(from.wrapping_add(AHEAD), 16 * S::LANES);
             for i in 0..4 {
                 // SAFETY: as in `word`.
                 out[i][t] = unsafe { self.0.load(from.add(4 * i * S::LANES)) };
@@ -329,7 +338,6 @@ impl<S: Simd, const T: usize> Lanes for Wide<S, T> {
         let mut out = self.zero();
         for t in 0..T {
             let from = rows.at(S::LANES, t, offset, 2);
-            prefetch(from.wrapping_add(AHEAD), 2 * S::LANES);
             // SAFETY: as in `word`.
             out[t] = unsafe { self.0.load_f16(from) };
         }
