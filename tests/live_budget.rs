@@ -168,6 +168,27 @@ fn a_question_that_a_cut_budget_has_no_room_for_is_one_for_the_context_and_a_sho
     finished(engine.answer(request(tokens(20), 2)));
 }
 
+#[test]
+fn a_cut_in_a_long_prompt_that_leaves_room_for_a_shorter_pass_begins_again_with_one() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().unwrap();
+    let (mut engine, _) = Engine::loaded(conversation(folder.path()));
+    let cost = engine.handle.snapshots().borrow().memory.least_cost;
+    // All but room for the activations of 600 positions.
+    let asked = cost.bytes(600) + 64 * cost.position_bytes + MIB + MIB / 2;
+    let mut set = Vec::new();
+    let (.., stats) = finished(engine.answer_while(request(tokens(600), 1), |handle, event| match event {
+        Event::Started { .. } => handle.set_budget(Budget::Bytes(asked)),
+        Event::BudgetSet { bytes, .. } => set.push(*bytes),
+        Event::Failed(failure) => panic!("{failure:?}"),
+        _ => {}
+    }));
+    assert_eq!(set, [asked]);
+    assert!((2..=5).contains(&stats.prefill_passes), "{} passes", stats.prefill_passes);
+    let missing = (600 - 128 - 64) * cost.position_bytes;
+    assert!(missing > 2 * MIB, "{missing} bytes more fit the headroom");
+}
+
 /// Looks at the resident set every 5 ms; says how long after `since` it was last seen above the limit.
 struct Watch {
     stop: Arc<AtomicBool>,

@@ -365,7 +365,7 @@ impl Hooks for PassHooks<'_> {
             }
             // What grew since the last plan is taken from the pins at once.
             if self.ledger.measure(store, self.kv_bytes, self.buffer_bytes)
-                && let Ok(plan) = self.ledger.plan_with(store.table(), self.used, self.batch, Some(self.batch))
+                && let Ok(plan) = self.ledger.plan_in_pass(store.table(), self.used, self.batch)
             {
                 self.ledger.adopt(plan, store);
             }
@@ -381,20 +381,22 @@ impl PassHooks<'_> {
         let old = self.ledger.asked();
         self.ledger.measure(store, self.kv_bytes, self.buffer_bytes);
         self.ledger.ask(budget);
-        let mut flow = ControlFlow::Continue(());
-        match self.ledger.plan_with(store.table(), self.used, self.batch, Some(self.batch)) {
-            Ok(plan) => self.ledger.adopt(plan, store),
-            // A smaller batch may fit: the pass begins again with one.
-            Err(_) if self.batch > 1 && self.ledger.plan(store.table(), self.used, self.batch).is_ok() => {
-                flow = ControlFlow::Break(());
+        let (flow, bytes) = match self.ledger.plan_in_pass(store.table(), self.used, self.batch) {
+            Ok(plan) => {
+                let bytes = plan.budget_bytes;
+                self.ledger.adopt(plan, store);
+                (ControlFlow::Continue(()), bytes)
             }
-            Err(failure) => {
-                self.ledger.ask(old);
-                let _ = self.end.events.send(Event::Failed(failure));
-                return ControlFlow::Continue(());
-            }
-        }
-        let bytes = self.ledger.plan_in_force().map_or(0, |plan| plan.budget_bytes);
+            Err(failure) => match self.ledger.plan(store.table(), self.used, self.batch) {
+                // A smaller batch fits: the pass begins again with one.
+                Ok(plan) if self.batch > 1 => (ControlFlow::Break(()), plan.budget_bytes),
+                _ => {
+                    self.ledger.ask(old);
+                    let _ = self.end.events.send(Event::Failed(failure));
+                    return ControlFlow::Continue(());
+                }
+            },
+        };
         let _ = self.end.events.send(Event::BudgetSet { budget, bytes });
         flow
     }

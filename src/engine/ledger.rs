@@ -179,17 +179,18 @@ impl Ledger {
     /// # Errors
     /// The budget is under the least that runs, with the itemised list.
     pub fn plan(&mut self, table: &ExtentTable, used: u32, prompt: u32) -> Result<Plan, Failure> {
-        self.plan_with(table, used, prompt, self.prefill_batch)
+        self.plan_for(table, used, prompt, None)
     }
 
-    /// The same with the batch given: in mid-pass its buffers are in use.
-    pub fn plan_with(
-        &mut self,
-        table: &ExtentTable,
-        used: u32,
-        prompt: u32,
-        prefill_batch: Option<u32>,
-    ) -> Result<Plan, Failure> {
+    /// The same in the middle of a pass of `batch` positions: its buffers are in use.
+    ///
+    /// # Errors
+    /// The budget is under the least that runs, or has no room for such a pass.
+    pub fn plan_in_pass(&mut self, table: &ExtentTable, used: u32, batch: u32) -> Result<Plan, Failure> {
+        self.plan_for(table, used, batch, Some(batch))
+    }
+
+    fn plan_for(&mut self, table: &ExtentTable, used: u32, prompt: u32, pass: Option<u32>) -> Result<Plan, Failure> {
         let budget = match self.asked {
             Budget::Least => plan::Budget::Least,
             Budget::Bytes(bytes) => plan::Budget::Bytes(bytes),
@@ -216,7 +217,8 @@ impl Ledger {
             context,
             used_positions: used,
             prompt_positions: prompt,
-            prefill_batch,
+            prefill_batch: self.prefill_batch,
+            pass,
         };
         let planned = plan::plan(&input).or_else(|shortfall| {
             // A budget that was enough stays so: what the program has grown by may take the headroom.

@@ -82,6 +82,8 @@ pub struct Renaming {
     pub title: String,
 }
 
+/// Why a context holds no more than it does.
+pub const CONTEXT_BY_BUDGET: &str = ", which is what the budget leaves room for,";
 /// About twice what a token of prose has.
 const BYTES_PER_TOKEN: usize = 8;
 /// What can be pasted into the message whatever the context holds.
@@ -121,7 +123,9 @@ pub struct App {
     pub refused: bool,
     /// The budget last asked for, until the engine says what came of it.
     pub budget_asked: Option<u64>,
-    /// A budget took effect; what the context held before it, until the next figures are here.
+    /// The budget that took effect last, in words, as long as a status is shown; what the context holds is told with it.
+    pub budget_told: Option<String>,
+    /// What the context held when a budget was asked for.
     pub context_before: Option<u32>,
 
     pub settings: Settings,
@@ -174,6 +178,7 @@ impl App {
             load: options.load.clone(),
             refused: false,
             budget_asked: None,
+            budget_told: None,
             context_before: None,
             settings: Settings {
                 system: options.system.clone(),
@@ -235,6 +240,34 @@ impl App {
         }
     }
 
+    /// What was just said. The context of a new budget is that of the figures at hand, as everywhere on the screen.
+    pub fn said(&self) -> Option<String> {
+        if let Some(status) = &self.status {
+            return Some(status.clone());
+        }
+        let budget = self.budget_told.as_ref()?;
+        let now = self.context();
+        Some(match self.context_before.filter(|before| *before != now) {
+            Some(before) => format!("{budget}; the context holds {now} tokens now, before {before}"),
+            None => budget.clone(),
+        })
+    }
+
+    /// Forgets what was just said.
+    pub fn unsay(&mut self) {
+        self.status = None;
+        self.budget_told = None;
+    }
+
+    /// Tokens that the context would hold with a budget of so many bytes; `None` where it would be refused.
+    pub fn context_with(&self, bytes: u64) -> Option<u32> {
+        let memory = &self.snapshot.memory;
+        match self.load.context {
+            Some(context) => (bytes >= memory.least_bytes).then_some(context),
+            None => memory.least_cost.context_within(bytes, self.snapshot.context_used, self.info()?.context_most),
+        }
+    }
+
     /// Bytes that a paste, or a file put into the message, may have: more than the context holds, so that there is
     /// room for editing, and little beside the budget.
     pub fn most_pasted_bytes(&self) -> usize {
@@ -244,7 +277,7 @@ impl App {
     /// Why the context holds no more, in words that follow "of N tokens".
     pub fn context_bound(&self) -> &'static str {
         match self.info() {
-            Some(info) if self.context() < info.context_most => ", which is what the budget leaves room for,",
+            Some(info) if self.context() < info.context_most => CONTEXT_BY_BUDGET,
             _ => "",
         }
     }

@@ -18,7 +18,7 @@ pub struct Outlook {
 pub fn outlook(app: &App, budget: u64) -> Option<Outlook> {
     let m = &app.snapshot.memory;
     let info = app.info()?;
-    if m.full_bytes == 0 || budget < m.least_bytes {
+    if m.full_bytes == 0 || app.context_with(budget).is_none() {
         return None;
     }
     let touched = info.touched_bytes_per_token.max(1) as f64;

@@ -10,6 +10,7 @@ mod clipboard;
 mod completion;
 mod composer;
 mod entry;
+mod failure;
 mod figures;
 mod forecast;
 mod glyphs;
@@ -35,6 +36,7 @@ mod view;
 mod wrap;
 
 pub use entry::answer_only;
+pub use failure::in_chat;
 pub use figures::counted;
 pub use keymap::{Keymap, KeymapError};
 pub use markdown::code_blocks;

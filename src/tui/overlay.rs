@@ -3,6 +3,8 @@
 use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern};
 use nucleo_matcher::{Config, Matcher};
 
+use crate::engine::protocol::Budget;
+
 /// A panel on the whole screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Panel {
@@ -86,7 +88,8 @@ pub enum Overlay {
 /// A budget being chosen, before it is asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BudgetEditor {
-    pub bytes: u64,
+    /// Where the slider stands.
+    pub chosen: Budget,
     /// What is being typed, if anything; it wins over the slider.
     pub typed: String,
     pub error: Option<String>,

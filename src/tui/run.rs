@@ -2,10 +2,12 @@
 //! figures come four times a second, and while nothing happens nothing wakes it.
 
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::watch;
 
 use super::app::App;
 use super::background::Background;
@@ -21,7 +23,7 @@ use super::terminal::{self, Screen};
 use super::theme::Theme;
 use super::update::{Effects, update};
 use super::{outside, view};
-use crate::engine::protocol::{Command, Event};
+use crate::engine::protocol::{Command, Event, Snapshot};
 use crate::engine::{EngineHandle, EventReceiver};
 
 /// Least time between frames that no key asked for.
@@ -177,10 +179,10 @@ impl Loop {
                 event = self.events.recv(), if !engine_gone => match event {
                     Some(event) => {
                         let answering = self.app.answer.is_some();
-                        self.apply(Msg::Engine(event))?;
+                        self.engine(event, &mut figures)?;
                         for _ in 0..DRAIN {
                             let Ok(event) = self.events.try_recv() else { break };
-                            self.apply(Msg::Engine(event))?;
+                            self.engine(event, &mut figures)?;
                         }
                         // The end of an answer, which a key may have asked for, waits for no frame.
                         if answering && self.app.answer.is_none() {
@@ -210,6 +212,15 @@ impl Loop {
             }
         }
         Ok(())
+    }
+
+    /// What the engine tells comes after its newest figures, which are there before it.
+    fn engine(&mut self, event: Event, figures: &mut watch::Receiver<Arc<Snapshot>>) -> io::Result<()> {
+        if !matches!(event, Event::Text { .. }) && figures.has_changed().unwrap_or(false) {
+            let snapshot = figures.borrow_and_update().clone();
+            self.apply(Msg::Figures(snapshot))?;
+        }
+        self.apply(Msg::Engine(event))
     }
 
     fn input(&mut self, input: Input) -> io::Result<()> {

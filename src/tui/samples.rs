@@ -122,6 +122,13 @@ pub(super) fn figures() -> Snapshot {
             budget: Budget::Bytes(96 << 20),
             budget_bytes: 96 << 20,
             least_bytes: 42 << 20,
+            // 42 MiB with 512 tokens, 75 MiB with 4096.
+            least_cost: LeastCost {
+                bare_bytes: (42 << 20) - 16 * (300 << 10) - (1 << 20),
+                position_bytes: 8 << 10,
+                batch: 128,
+                kv: KvCost { page_positions: 32, page_bytes: 300 << 10 },
+            },
             full_bytes: 140 << 20,
             pinned_bytes: 38 << 20,
             ring_bytes: 8 << 20,

@@ -119,6 +119,8 @@ pub struct PlanInput<'a> {
     pub prompt_positions: u32,
     /// Positions of one prefill pass if the user has fixed them.
     pub prefill_batch: Option<u32>,
+    /// Positions of the pass under way, whose activations are in use; `None` between passes.
+    pub pass: Option<u32>,
 }
 
 /// What the store is to hold.
@@ -220,7 +222,7 @@ pub fn plan(input: &PlanInput) -> Result<Plan, Shortfall> {
             asked_bytes: budget_bytes,
             least_bytes: least_cost.bytes(floor_context),
             context: floor_context,
-            lines: needs.least_lines(least_cost, floor_context),
+            lines: needs.least_lines(input.kv.bytes(floor_context), least_cost.batch_of(floor_context)),
         });
     };
     // The least grows with its context.
@@ -231,7 +233,15 @@ pub fn plan(input: &PlanInput) -> Result<Plan, Shortfall> {
     let prompt = input.prompt_positions.max(1);
     let wanted = input.prefill_batch.unwrap_or(prompt).clamp(1, prompt);
     let fits = |batch: u32| needs.held(kv_bytes, batch) + ring_least <= budget_bytes;
-    let batch = largest(1, wanted, fits);
+    let batch = match input.pass {
+        Some(batch) if !fits(batch) => {
+            let lines = needs.least_lines(kv_bytes, batch);
+            let least_bytes = lines.iter().map(|line| line.bytes).sum();
+            return Err(Shortfall { asked_bytes: budget_bytes, least_bytes, context: in_use, lines });
+        }
+        Some(batch) => batch,
+        None => largest(1, wanted, fits),
+    };
 
     let held = needs.held(kv_bytes, batch);
     let for_weights = match input.budget {
@@ -285,8 +295,9 @@ impl Needs<'_> {
         self.held(self.0.kv.bytes(context), least.batch_of(context))
     }
 
-    fn least_lines(&self, least: LeastCost, context: u32) -> Vec<LedgerLine> {
-        let mut lines = self.held_lines(self.0.kv.bytes(context), least.batch_of(context));
+    /// What they are with no more than a ring.
+    fn least_lines(&self, kv_bytes: u64, batch: u32) -> Vec<LedgerLine> {
+        let mut lines = self.held_lines(kv_bytes, batch);
         lines.push(LedgerLine { what: "ring", bytes: least_weights(self.0.table) });
         lines.retain(|line| line.bytes > 0);
         lines

@@ -15,7 +15,7 @@ use crate::engine::protocol::{
 };
 use crate::session::{self, ChatMessage, OpenChat, Record, Store};
 use crate::size::{format_budget, format_size};
-use crate::tui::{counted, shown_name};
+use crate::tui::{counted, in_chat, shown_name};
 
 /// What comes after a line.
 pub(super) enum Next {
@@ -336,7 +336,7 @@ impl Conversation {
 
 /// The failure's line, and the lines of its list if it has one.
 fn remark_failure(failure: &Failure, remarks: &mut impl Write) -> io::Result<()> {
-    writeln!(remarks, "{}", told(&failure.message))?;
+    writeln!(remarks, "{}", told(&in_chat(failure)))?;
     details(failure).try_for_each(|line| writeln!(remarks, "  {line}"))
 }
 

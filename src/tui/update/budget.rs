@@ -9,13 +9,15 @@ use crate::tui::overlay::{BudgetEditor, Overlay};
 
 /// A share more or less than the budget in force, kept between the least that runs and full residency.
 pub(super) fn step(app: &mut App, share: f64) -> Effects {
-    if let Some(Overlay::Budget(editor)) = &mut app.overlay {
+    if let Some(Overlay::Budget(mut editor)) = app.overlay.take() {
+        editor.chosen = within(stepped(edited_bytes(app, &editor), share), &app.snapshot.memory);
         editor.typed.clear();
-        editor.bytes = within(stepped(editor.bytes, share), &app.snapshot.memory);
+        app.overlay = Some(Overlay::Budget(editor));
         return Vec::new();
     }
+    let memory = &app.snapshot.memory;
     // What is beyond full residency is of no use: a step counts from where it begins to be felt.
-    let current = match app.snapshot.memory.full_bytes {
+    let current = match memory.full_bytes {
         0 => app.budget_bytes(),
         full => app.budget_bytes().min(full),
     };
@@ -23,26 +25,18 @@ pub(super) fn step(app: &mut App, share: f64) -> Effects {
         app.status = Some("no model is loaded: there is nothing to keep in memory yet".to_owned());
         return Vec::new();
     }
-    let target = within(stepped(current, share), &app.snapshot.memory);
-    if target == current {
-        let (at, least) = (format_size(current), share < 0.0);
-        app.status =
-            Some(format!("budget {at}: {}", if least { "less does not run" } else { "everything is in memory" }));
+    let target = within(stepped(current, share), memory);
+    let to = match target {
+        Budget::Bytes(bytes) => bytes,
+        _ => memory.least_bytes,
+    };
+    // A budget that was typed may be under the least already.
+    if (share < 0.0 && to >= current) || (share > 0.0 && to <= current) {
+        let why = if share < 0.0 { "the least for a chat" } else { "everything is in memory" };
+        app.status = Some(format!("budget {}: {why}", format_size(current)));
         return Vec::new();
     }
-    set(app, Budget::Bytes(target))
-}
-
-/// Says so where a new budget changed what the context holds.
-pub(super) fn tell_context(app: &mut App) {
-    let now = app.context();
-    let Some(before) = app.context_before.take().filter(|before| *before != now) else { return };
-    let text = format!("the context holds {now} tokens now, before {before}");
-    app.status = Some(match app.status.take() {
-        Some(said) if said.starts_with("budget ") => format!("{said}; {text}"),
-        Some(other) => other,
-        None => text,
-    });
+    set(app, target)
 }
 
 fn stepped(bytes: u64, share: f64) -> u64 {
@@ -51,9 +45,12 @@ fn stepped(bytes: u64, share: f64) -> u64 {
     (mebibytes as u64) << 20
 }
 
-fn within(bytes: u64, memory: &MemoryFigures) -> u64 {
-    let most = if memory.full_bytes > 0 { memory.full_bytes } else { u64::MAX };
-    bytes.min(most).max(memory.least_bytes)
+/// The budget at a place between the least and full residency.
+pub(crate) fn within(bytes: u64, memory: &MemoryFigures) -> Budget {
+    if bytes <= memory.least_bytes {
+        return Budget::Least;
+    }
+    Budget::Bytes(if memory.full_bytes > 0 { bytes.min(memory.full_bytes) } else { bytes })
 }
 
 /// Asks the engine; without a model, for the next one loaded.
@@ -68,9 +65,12 @@ pub(super) fn set(app: &mut App, budget: Budget) -> Effects {
         app.status = Some(format!("budget {} for the next model", format_budget(budget)));
         return Vec::new();
     }
-    if let Budget::Bytes(bytes) = budget {
-        app.budget_asked = Some(bytes);
-    }
+    app.context_before = Some(app.context());
+    app.budget_asked = match budget {
+        Budget::Bytes(bytes) => Some(bytes),
+        Budget::Least => Some(app.snapshot.memory.least_bytes),
+        Budget::Auto | Budget::Share(_) => app.budget_asked,
+    };
     app.status = Some(format!("budget {} asked for", format_budget(budget)));
     vec![Effect::SetBudget(budget)]
 }
@@ -105,36 +105,40 @@ pub(super) fn open_editor(app: &mut App) -> Effects {
         app.status = Some("load a model first: the forecast is made for it (/budget 80M sets it unseen)".to_owned());
         return Vec::new();
     }
-    app.overlay = Some(Overlay::Budget(BudgetEditor { bytes: app.budget_bytes(), typed: String::new(), error: None }));
+    let chosen = match app.load.budget {
+        Budget::Least => Budget::Least,
+        _ => Budget::Bytes(app.budget_bytes()),
+    };
+    app.overlay = Some(Overlay::Budget(BudgetEditor { chosen, typed: String::new(), error: None }));
     Vec::new()
 }
 
-/// The bytes that the editor shows: of what is typed where that is a size or share.
+/// The budget that the editor shows: of what is typed where that is one.
+pub(crate) fn edited(app: &App, editor: &BudgetEditor) -> Budget {
+    parse_budget_change(&editor.typed).map_or(editor.chosen, |change| absolute(app.budget_bytes(), change))
+}
+
+/// The bytes that it means.
 pub(crate) fn edited_bytes(app: &App, editor: &BudgetEditor) -> u64 {
-    let typed = parse_budget_change(&editor.typed).ok().map(|c| absolute(app.budget_bytes(), c));
     let memory = &app.snapshot.memory;
-    match typed {
-        Some(Budget::Bytes(bytes)) => bytes,
-        Some(Budget::Share(share)) => (memory.full_bytes as f64 * share) as u64,
-        Some(Budget::Least) => memory.least_bytes,
-        Some(Budget::Auto) => memory.available_bytes.saturating_add(memory.rss_bytes).min(memory.full_bytes),
-        None => editor.bytes,
+    match edited(app, editor) {
+        Budget::Bytes(bytes) => bytes,
+        Budget::Share(share) => (memory.full_bytes as f64 * share) as u64,
+        Budget::Least => memory.least_bytes,
+        Budget::Auto => memory.available_bytes.saturating_add(memory.rss_bytes).min(memory.full_bytes),
     }
 }
 
 /// Applies the editor's value.
 pub(super) fn apply_editor(app: &mut App, editor: BudgetEditor) -> Effects {
-    if editor.typed.is_empty() {
-        return set(app, Budget::Bytes(editor.bytes));
-    }
     match parse_budget_change(&editor.typed) {
-        Ok(change) => {
-            let budget = absolute(app.budget_bytes(), change);
-            set(app, budget)
-        }
-        Err(e) => {
+        Err(e) if !editor.typed.is_empty() => {
             app.overlay = Some(Overlay::Budget(BudgetEditor { error: Some(e.to_string()), ..editor }));
             Vec::new()
+        }
+        _ => {
+            let budget = edited(app, &editor);
+            set(app, budget)
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Budgets and the contexts they leave room for, through [`update`].
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use super::tests::{ready, texts, turns};
 use super::*;
@@ -21,7 +21,7 @@ fn the_budget_is_changed_in_mid_answer_by_command_and_by_key() {
         "a step from what was asked"
     );
     engine(&mut app, Event::BudgetSet { budget: Budget::Bytes(63 << 20), bytes: 63 << 20 });
-    assert!(app.status.as_ref().unwrap().contains("63.0 MiB"));
+    assert!(app.said().unwrap().contains("63.0 MiB"));
     assert_eq!(enter(&mut app, "/budget 60%"), [Effect::SetBudget(Budget::Share(0.6))]);
     assert!(app.answer.is_some());
 }
@@ -29,9 +29,8 @@ fn the_budget_is_changed_in_mid_answer_by_command_and_by_key() {
 #[test]
 fn budget_keys_stop_at_the_least_and_at_full_residency() {
     let mut app = ready();
-    for _ in 0..40 {
-        press(&mut app, "alt-minus");
-    }
+    let asked: Vec<_> = (0..40).flat_map(|_| press(&mut app, "alt-minus")).collect();
+    assert_eq!(asked.last(), Some(&Effect::SetBudget(Budget::Least)), "which is still the least as the chat grows");
     assert_eq!(app.budget_asked, Some(42 << 20));
     assert_eq!(press(&mut app, "alt-minus"), []);
     for _ in 0..40 {
@@ -64,12 +63,36 @@ fn the_budget_editor_slides_types_and_refuses() {
     let mut app = ready();
     enter(&mut app, "/budget");
     press(&mut app, "home");
-    assert_eq!(press(&mut app, "enter"), [Effect::SetBudget(Budget::Bytes(42 << 20))]);
+    assert_eq!(press(&mut app, "enter"), [Effect::SetBudget(Budget::Least)]);
     enter(&mut app, "/budget");
     assert_eq!(enter(&mut app, "80M"), [Effect::SetBudget(Budget::Bytes(80 << 20))]);
     enter(&mut app, "/budget");
     assert_eq!(enter(&mut app, "lots"), []);
     assert!(matches!(&app.overlay, Some(Overlay::Budget(e)) if e.error.is_some()));
+}
+
+#[test]
+fn a_budget_typed_under_the_least_is_left_by_a_step_up_only() {
+    let mut app = ready();
+    let mut figures = (*app.snapshot).clone();
+    figures.memory.budget = Budget::Bytes(38 << 20);
+    figures.memory.budget_bytes = 38 << 20;
+    update(&mut app, Msg::Figures(figures.into()));
+    assert_eq!(press(&mut app, "alt-minus"), []);
+    assert_eq!(app.status.as_deref(), Some("budget 38.0 MiB: the least for a chat"));
+    assert_eq!(press(&mut app, "alt-="), [Effect::SetBudget(Budget::Least)]);
+}
+
+#[test]
+fn the_least_in_the_editor_is_the_least_of_now() {
+    let mut app = ready();
+    enter(&mut app, "/budget");
+    press(&mut app, "home");
+    let mut figures = (*app.snapshot).clone();
+    figures.memory.least_bytes += 3 << 20;
+    update(&mut app, Msg::Figures(figures.into()));
+    let Some(Overlay::Budget(editor)) = &app.overlay else { panic!("the editor is open") };
+    assert_eq!(edited_bytes(&app, editor), 45 << 20);
 }
 
 fn shown(app: &mut App) -> String {
@@ -87,16 +110,21 @@ fn a_budget_that_changes_the_context_says_so() {
     let mut app = ready();
     enter(&mut app, "/budget 60M");
     engine(&mut app, Event::BudgetSet { budget: Budget::Bytes(60 << 20), bytes: 60 << 20 });
-    assert_eq!(app.status.as_deref(), Some("budget 60.0 MiB"));
+    assert_eq!(app.said().as_deref(), Some("budget 60.0 MiB"));
     let figures = holding(&app, 1696);
     update(&mut app, figures);
     let said = "budget 60.0 MiB; the context holds 1696 tokens now, before 4096";
-    assert_eq!(app.status.as_deref(), Some(said));
-    // Later figures say nothing more, and a budget that leaves the context alone says nothing of it.
+    assert_eq!(app.said().as_deref(), Some(said));
+    // It is the header's figure, whatever comes.
+    let figures = holding(&app, 1664);
+    update(&mut app, figures);
+    let said = "budget 60.0 MiB; the context holds 1664 tokens now, before 4096";
+    assert_eq!((app.said().as_deref(), app.context()), (Some(said), 1664));
+    // Once a key has taken it away, later figures say nothing more.
     press(&mut app, "left");
     let figures = holding(&app, 1700);
     update(&mut app, figures);
-    assert_eq!(app.status, None);
+    assert_eq!(app.said(), None);
 }
 
 #[test]
@@ -107,8 +135,6 @@ fn where_the_budget_limits_the_context_the_words_and_the_footer_name_it() {
     let note = |app: &App| texts(app).last().map(|t| (*t).to_owned()).unwrap_or_default();
     assert!(note(&app).starts_with("The context of 4096 tokens is full."), "{}", note(&app));
     assert!(shown(&mut app).contains("context full \u{b7} 7 tokens"), "{}", shown(&mut app));
-    let figures = holding(&app, 192);
-    update(&mut app, figures);
     enter(&mut app, "two");
     let id = app.answer.as_ref().unwrap().id;
     engine(&mut app, Event::Text { id, text: "short".into() });
@@ -154,7 +180,8 @@ fn a_refused_budget_is_said_with_the_least_and_the_one_in_force_stays() {
     let shortfall = Shortfall { asked_bytes: 30 << 20, least_bytes: 42 << 20, lines: Vec::new() };
     let message = "a budget of 30.0 MiB is under the 42.0 MiB that this model needs".into();
     engine(&mut app, Event::Failed(Failure { kind: FailureKind::Budget, message, shortfall: Some(shortfall) }));
-    assert_eq!(app.status.as_deref(), Some("budget 30.0 MiB refused: the least that runs is 42.0 MiB"));
+    assert_eq!(app.status.as_deref(), Some("budget 30.0 MiB refused: the least that runs now is 42.0 MiB"));
+    assert!(texts(&app).iter().any(|text| text.contains("/budget 43M")), "{:?}", texts(&app));
     assert_eq!((app.load.budget, app.budget_bytes()), (Budget::Bytes(96 << 20), 96 << 20));
 }
 

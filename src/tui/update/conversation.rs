@@ -3,8 +3,9 @@
 use super::{Effects, error, notice};
 use crate::engine::protocol::{Command, FinishReason, GenerationStats, Message, Prompt, Request, Role};
 use crate::session::{ChatMessage, Record, to_drop};
-use crate::tui::app::{Answer, App, Model, Then};
+use crate::tui::app::{Answer, App, CONTEXT_BY_BUDGET, Model, Then};
 use crate::tui::entry::Entry;
+use crate::tui::figures::counted;
 use crate::tui::message::{Effect, Job};
 use crate::tui::slash::Slash;
 
@@ -159,6 +160,7 @@ fn perform(app: &mut App, then: Then) -> Effects {
 pub(super) fn finished(app: &mut App, reason: Option<FinishReason>, stats: Option<Box<GenerationStats>>) -> Effects {
     let Some(answer) = app.answer.take() else { return Vec::new() };
     let mut effects = Vec::new();
+    let context_by_budget = stats.as_ref().map_or(0, |stats| stats.context_by_budget);
     let empty = app.transcript.entries().last().is_some_and(|e| e.live && e.text().trim().is_empty());
     if empty {
         app.transcript.drop_last();
@@ -179,14 +181,16 @@ pub(super) fn finished(app: &mut App, reason: Option<FinishReason>, stats: Optio
         effects.extend(save_last(app, answer.replaces_last));
     }
     if reason == Some(FinishReason::ContextFull) {
-        notice(
-            app,
-            format!(
-                "The context of {} tokens{} is full. /continue drops the oldest messages and goes on; /clear begins anew.",
-                app.context(),
-                app.context_bound()
-            ),
+        // The figures at hand may be of a moment before.
+        let (context, bound) = match context_by_budget {
+            0 => (app.context(), app.context_bound()),
+            context => (context, CONTEXT_BY_BUDGET),
+        };
+        let context = counted(context as usize, "token");
+        let text = format!(
+            "The context of {context}{bound} is full. /continue drops the oldest messages and goes on; /clear begins anew."
         );
+        notice(app, text);
     }
     let then = app.then.take();
     let opens = matches!(then, Some(Then::Another(_)));
@@ -234,8 +238,8 @@ pub(super) fn drop_oldest(app: &mut App) -> Option<Effects> {
     app.dropped += to_drop(sent)?;
     let replaces_last = app.answer.take().is_some_and(|a| a.replaces_last);
     let text = format!(
-        "The context of {} tokens{} is full: the {} oldest messages are no longer sent to the model. They stay in this chat.",
-        app.context(),
+        "The context of {}{} is full: the {} oldest messages are no longer sent to the model. They stay in this chat.",
+        counted(app.context() as usize, "token"),
         app.context_bound(),
         app.dropped
     );

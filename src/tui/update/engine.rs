@@ -7,6 +7,7 @@ use crate::engine::protocol::{Budget, Command, Event, Failure, FailureKind, Shor
 use crate::size::{format_budget, format_size};
 use crate::tui::app::{App, Model};
 use crate::tui::entry::{Body, NoteKind};
+use crate::tui::failure::in_chat;
 use crate::tui::message::Effect;
 use crate::tui::model_name::{full_name, shown_name};
 
@@ -51,11 +52,11 @@ pub(super) fn event(app: &mut App, event: Event) -> Effects {
             app.load.budget = budget;
             let asked = match budget {
                 Budget::Bytes(_) => String::new(),
+                Budget::Least => ", the least".to_owned(),
                 other => format!(" ({})", format_budget(other)),
             };
-            // The figures of the new budget come a little later, and with them the context.
-            app.context_before = Some(app.context());
-            app.status = Some(format!("budget {}{asked}", format_size(bytes)));
+            app.status = None;
+            app.budget_told = Some(format!("budget {}{asked}", format_size(bytes)));
         }
         Event::Notice(text) => notice(app, text),
     }
@@ -93,7 +94,7 @@ fn failed(app: &mut App, failure: Failure) {
         app.load.budget = app.snapshot.memory.budget;
         app.forecasts.clear();
         let (asked, least) = (format_size(shortfall.asked_bytes), format_size(shortfall.least_bytes));
-        app.status = Some(format!("budget {asked} refused: the least that runs is {least}"));
+        app.status = Some(format!("budget {asked} refused: the least that runs now is {least}"));
     }
     // After a defect the model is opened anew; where that fails, there is none.
     if failure.kind == FailureKind::Load || matches!(app.model, Model::Loading { .. }) {
@@ -130,7 +131,7 @@ fn broken(app: &mut App, failure: Failure) -> Effects {
 
 /// A failure in the chat, with the list of what the memory is needed for.
 fn tell(app: &mut App, failure: &Failure) {
-    error(app, failure.message.clone());
+    error(app, in_chat(failure));
     if let Some(shortfall) = &failure.shortfall {
         note(app, NoteKind::Listing, itemised(shortfall));
     }

@@ -24,7 +24,7 @@ pub(super) fn key(app: &mut App, event: KeyEvent) -> Effects {
     let key = Key::from(event);
     let action = app.keymap.action(key);
     let armed = app.quit_armed.take();
-    app.status = None;
+    app.unsay();
     if app.overlay.is_some()
         && !matches!(action, Some(Action::Suspend | Action::Redraw | Action::BudgetLess | Action::BudgetMore))
     {

@@ -21,7 +21,7 @@ use super::entry::{Entry, NoteKind};
 use super::message::{Effect, Msg};
 use crate::size::format_size;
 
-pub(crate) use budget::edited_bytes;
+pub(crate) use budget::{edited, edited_bytes, within};
 pub(super) use conversation::save_unfinished;
 
 pub type Effects = Vec<Effect>;
@@ -62,7 +62,6 @@ pub fn update(app: &mut App, msg: Msg) -> Effects {
         Msg::Figures(snapshot) => {
             if !app.frozen {
                 app.snapshot = snapshot;
-                budget::tell_context(app);
             }
             Vec::new()
         }

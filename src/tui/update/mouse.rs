@@ -32,7 +32,7 @@ fn wheel(app: &mut App, up: bool) -> Effects {
 }
 
 fn click(app: &mut App, x: u16, y: u16) -> Effects {
-    app.status = None;
+    app.unsay();
     match hit(app, x, y) {
         Some(Hit::Offer(index)) => {
             if let Some(popup) = &mut app.popup {
@@ -59,10 +59,10 @@ fn click(app: &mut App, x: u16, y: u16) -> Effects {
                 *sort = by;
             }
         }
-        Some(Hit::Slider(bytes)) => {
+        Some(Hit::Slider(budget)) => {
             if let Some(Overlay::Budget(editor)) = &mut app.overlay {
                 editor.typed.clear();
-                editor.bytes = bytes;
+                editor.chosen = budget;
             }
         }
         None => {}

@@ -3,6 +3,7 @@
 use crossterm::event::{KeyCode, KeyModifiers};
 
 use super::{Effects, budget, conversation};
+use crate::engine::protocol::Budget;
 use crate::tui::app::{App, Renaming, Then};
 use crate::tui::keymap::{Action, Key};
 use crate::tui::message::{Effect, Job};
@@ -70,11 +71,11 @@ pub(super) fn key(app: &mut App, key: Key, action: Option<Action>) -> Effects {
                 KeyCode::PageUp => return slide(app, editor, 0.1),
                 KeyCode::Home => {
                     editor.typed.clear();
-                    editor.bytes = app.snapshot.memory.least_bytes;
+                    editor.chosen = Budget::Least;
                 }
                 KeyCode::End => {
                     editor.typed.clear();
-                    editor.bytes = app.snapshot.memory.full_bytes;
+                    editor.chosen = Budget::Bytes(app.snapshot.memory.full_bytes);
                 }
                 KeyCode::Backspace => {
                     editor.typed.pop();
@@ -198,8 +199,7 @@ fn slide(app: &mut App, mut editor: crate::tui::overlay::BudgetEditor, share: f6
     let from = budget::edited_bytes(app, &editor) as f64;
     editor.typed.clear();
     let range = memory.full_bytes.saturating_sub(memory.least_bytes) as f64;
-    let to = (from + range * share).max(memory.least_bytes as f64).min(memory.full_bytes.max(1) as f64);
-    editor.bytes = to as u64;
+    editor.chosen = budget::within((from + range * share).max(0.0) as u64, memory);
     app.overlay = Some(Overlay::Budget(editor));
     Vec::new()
 }

@@ -5,12 +5,13 @@ use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
 
 use super::put_lines;
+use crate::engine::protocol::Budget;
 use crate::size::format_size;
 use crate::tui::app::App;
-use crate::tui::figures::rate;
+use crate::tui::figures::{counted, rate};
 use crate::tui::forecast::outlook;
 use crate::tui::overlay::BudgetEditor;
-use crate::tui::update::edited_bytes;
+use crate::tui::update::{edited, edited_bytes, within};
 use crate::tui::wrap::{Break, Run, text_width, wrap};
 
 /// The slider's row, from the top.
@@ -50,7 +51,7 @@ pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect, editor: &BudgetEdit
         Line::default(),
     ];
     let body = Rect { x: area.x + 2, width: area.width.saturating_sub(4), ..area };
-    for line in forecast(app, bytes) {
+    for line in forecast(app, edited(app, editor), bytes) {
         let runs = line.spans.iter().map(|s| Run::new(s.content.clone(), line.style)).collect::<Vec<_>>();
         lines.extend(wrap(&runs, usize::from(body.width), &[], &[], Break::Words));
     }
@@ -84,25 +85,27 @@ fn slider_columns(area: Rect) -> usize {
 }
 
 /// The budget at a place on the slider.
-pub(super) fn slider_bytes(app: &App, area: Rect, at: Position) -> Option<u64> {
+pub(super) fn slider_budget(app: &App, area: Rect, at: Position) -> Option<Budget> {
     let m = &app.snapshot.memory;
     let column = usize::from(at.x.checked_sub(area.x + 2)?);
     if at.y != area.y + SLIDER_ROW || column >= slider_columns(area) {
         return None;
     }
     let share = column as f64 / (slider_columns(area) - 1) as f64;
-    Some(m.least_bytes + (m.full_bytes.saturating_sub(m.least_bytes) as f64 * share) as u64)
+    Some(within(m.least_bytes + (m.full_bytes.saturating_sub(m.least_bytes) as f64 * share) as u64, m))
 }
 
-fn forecast(app: &App, bytes: u64) -> Vec<Line<'static>> {
+fn forecast(app: &App, budget: Budget, bytes: u64) -> Vec<Line<'static>> {
     let m = &app.snapshot.memory;
     let t = &app.theme;
-    if bytes < m.least_bytes {
-        return vec![Line::styled(
-            format!("under the least that runs, {}: it would be refused", format_size(m.least_bytes)),
-            t.warn,
-        )];
-    }
+    let Some(context) = app.context_with(bytes) else {
+        let in_use = counted(app.snapshot.context_used.max(1) as usize, "token");
+        let why = match app.load.context {
+            Some(_) => format!("under the least that runs, {}", format_size(m.least_bytes)),
+            None => format!("under the least for the {in_use} in use"),
+        };
+        return vec![Line::styled(format!("{why}: it would be refused"), t.warn)];
+    };
     let Some(o) = outlook(app, bytes) else {
         return vec![Line::styled("no forecast: the model's full size is not known yet", t.dim)];
     };
@@ -115,6 +118,9 @@ fn forecast(app: &App, bytes: u64) -> Vec<Line<'static>> {
         o.resident * 100.0,
         format_size(o.streamed_bytes_per_token)
     ))];
+    if app.load.context.is_none() {
+        lines.push(context_line(app, budget, bytes, context));
+    }
     // Beyond full residency nothing more is taken.
     let spare = (m.available_bytes + m.rss_bytes).saturating_sub(bytes.min(m.full_bytes));
     if m.available_bytes > 0 {
@@ -122,4 +128,21 @@ fn forecast(app: &App, bytes: u64) -> Vec<Line<'static>> {
         lines.push(Line::styled(text, if spare == 0 { t.warn } else { t.dim }));
     }
     lines
+}
+
+/// What the budget leaves of the context.
+fn context_line(app: &App, budget: Budget, bytes: u64, context: u32) -> Line<'static> {
+    let most = app.info().map_or(0, |info| info.context_most);
+    match budget {
+        Budget::Least => {
+            Line::raw(format!("context: up to {}, and the budget grows with it", counted(most as usize, "token")))
+        }
+        _ if context < most => {
+            let held = counted(context as usize, "token");
+            // With less than the least begins with, a chat is soon full.
+            let style = if bytes < app.snapshot.memory.least_bytes { app.theme.warn } else { app.theme.text };
+            Line::styled(format!("context: {held}, of {most} with more"), style)
+        }
+        _ => Line::raw(format!("context: {}", counted(most as usize, "token"))),
+    }
 }

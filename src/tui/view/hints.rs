@@ -12,8 +12,8 @@ use crate::tui::wrap::{text_width, truncate};
 
 pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect) {
     let room = usize::from(area.width).saturating_sub(2);
-    if let Some(status) = &app.status {
-        let text = truncate(status, room, app.glyphs.ellipsis);
+    if let Some(said) = app.said() {
+        let text = truncate(&said, room, app.glyphs.ellipsis);
         return put(frame, area.x + 1, area.y, Line::styled(text, app.theme.notice), area.width - 1);
     }
     let mut spans = Vec::new();

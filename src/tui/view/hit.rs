@@ -3,6 +3,7 @@
 use ratatui::layout::{Position, Rect};
 
 use super::{areas, budget, composer, is_too_small, layer_page, layers, overlay_area, panel_parts, pickers};
+use crate::engine::protocol::Budget;
 use crate::tui::app::App;
 use crate::tui::composer::rows;
 use crate::tui::overlay::{Overlay, Panel, SortBy};
@@ -29,8 +30,8 @@ pub(crate) enum Hit {
     Layer(usize),
     /// A heading of the layers' table.
     Sort(SortBy),
-    /// A place on the budget's slider, bytes.
-    Slider(u64),
+    /// A place on the budget's slider.
+    Slider(Budget),
 }
 
 pub(crate) fn hit(app: &App, x: u16, y: u16) -> Option<Hit> {
@@ -78,7 +79,7 @@ fn in_overlay(app: &App, overlay: &Overlay, area: Rect, at: Position) -> Option<
     match overlay {
         Overlay::Models(picker) => row(picker, pickers::model_rows(app, area)),
         Overlay::Chats(picker) => row(picker, pickers::chat_rows(app, area)),
-        Overlay::Budget(_) => budget::slider_bytes(app, area, at).map(Hit::Slider),
+        Overlay::Budget(_) => budget::slider_budget(app, area, at).map(Hit::Slider),
         Overlay::Zoom { panel: Panel::Layers, layer, sort } => {
             let body = super::zoom::body(area);
             let all = &app.snapshot.layers;

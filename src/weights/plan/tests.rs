@@ -27,6 +27,7 @@ fn input(table: &ExtentTable) -> PlanInput<'_> {
         used_positions: 0,
         prompt_positions: 1,
         prefill_batch: None,
+        pass: None,
     }
 }
 
@@ -167,6 +168,28 @@ fn a_prompt_is_one_pass_where_the_pins_can_yield_the_room() {
     assert!(tight.used_bytes() <= tight.budget_bytes);
     let one = plan(&PlanInput { prefill_batch: Some(1), used_positions: 122, prompt_positions: 122, ..at(&table, 60) });
     assert_eq!(one.unwrap().batch, 1);
+}
+
+#[test]
+fn a_pass_under_way_keeps_its_positions_or_is_refused_and_changes_nothing_of_the_least() {
+    let table = smollm();
+    let of = |pass, mib| {
+        plan(&PlanInput { used_positions: 400, prompt_positions: pass, pass: Some(pass), ..at(&table, mib) })
+    };
+    let between = plan(&PlanInput { used_positions: 400, ..at(&table, 60) }).unwrap();
+    for pass in [1, 300] {
+        let during = of(pass, 60).unwrap();
+        assert_eq!((during.batch, during.least_bytes, during.context), (pass, between.least_bytes, between.context));
+    }
+    // What the activations of 300 positions take, 400 of context and a ring would not fit.
+    let shortfall = of(300, 34).unwrap_err();
+    assert_eq!(shortfall.lines.iter().map(|line| line.bytes).sum::<u64>(), shortfall.least_bytes);
+    assert!(shortfall.least_bytes > 34 * MIB && of(128, 34).is_ok());
+    // A token is refused what the batches after it could not have.
+    let least = between.least_cost.bytes(400);
+    let exactly =
+        |bytes| PlanInput { used_positions: 400, pass: Some(1), budget: Budget::Bytes(bytes), ..input(&table) };
+    assert!(plan(&exactly(least)).is_ok() && plan(&exactly(least - 1)).is_err());
 }
 
 #[test]
