@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::figures::{FastestToken, Figures};
 use super::ledger::{Costs, Ledger};
+use super::model_name::model_name;
 use super::protocol::{
     Budget, Event, Failure, FailureKind, KernelKind, LayerTensor, LoadRequest, ModelInfo, Residency,
 };
@@ -234,6 +235,11 @@ fn load_failure(error: impl std::fmt::Display) -> Failure {
     Failure { kind: FailureKind::Load, message: sanitize(&error.to_string()).into_owned(), shortfall: None }
 }
 
+/// A name as it stands in a line.
+fn shown(name: &str) -> String {
+    sanitize(name).replace('\n', " ").chars().take(MOST_NAME_CHARS).collect()
+}
+
 fn describe(
     gguf: &Gguf,
     request: &LoadRequest,
@@ -243,8 +249,7 @@ fn describe(
     threads: usize,
 ) -> ModelInfo {
     let hp = model.hyperparameters();
-    let stem = request.path.file_stem().unwrap_or_default().to_string_lossy();
-    let name = gguf.metadata().str("general.name").filter(|name| !name.trim().is_empty()).unwrap_or(&stem);
+    let own_name = gguf.metadata().str("general.name").filter(|name| !name.trim().is_empty());
     let mut by_type: Vec<(TensorType, u64)> = Vec::new();
     for tensor in gguf.tensors() {
         match by_type.iter_mut().find(|(ty, _)| *ty == tensor.ty) {
@@ -253,11 +258,13 @@ fn describe(
         }
     }
     let most = by_type.iter().max_by_key(|(_, bytes)| *bytes).map_or("", |(ty, _)| ty.name());
+    let quantization = file_type(gguf).unwrap_or(most);
     ModelInfo {
         path: request.path.clone(),
-        name: sanitize(name).replace('\n', " ").chars().take(MOST_NAME_CHARS).collect(),
+        name: shown(&model_name(&request.path, own_name, quantization)),
+        own_name: own_name.map(shown),
         architecture: hp.arch.name.to_owned(),
-        quantization: file_type(gguf).unwrap_or(most).to_owned(),
+        quantization: quantization.to_owned(),
         layers: hp.layers as u32,
         parameters: gguf.tensors().iter().map(|t| t.elements()).sum(),
         weights_bytes: gguf.tensors().iter().map(|t| t.bytes).sum(),
@@ -303,7 +310,7 @@ fn layer_tensors(gguf: &Gguf, blocks: usize) -> Vec<Vec<LayerTensor>> {
             None => continue,
         };
         layers[layer].push(LayerTensor {
-            name: sanitize(name).replace('\n', " ").chars().take(MOST_NAME_CHARS).collect(),
+            name: shown(name),
             ty: tensor.ty.name(),
             shape: tensor.shape.clone(),
             bytes: tensor.bytes,

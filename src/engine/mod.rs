@@ -9,6 +9,7 @@ mod generation;
 mod handle;
 mod ledger;
 mod loaded;
+mod model_name;
 pub mod protocol;
 mod text;
 mod thread;

@@ -171,8 +171,10 @@ pub enum Command {
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct ModelInfo {
     pub path: PathBuf,
-    /// `general.name`, sanitised, or the file's stem.
+    /// What it is called, in a line: as its file.
     pub name: String,
+    /// What the file calls itself, `general.name`.
+    pub own_name: Option<String>,
     pub architecture: String,
     /// The type most weight bytes have, such as `Q4_K`, or the file's own name for its mix.
     pub quantization: String,
@@ -204,6 +206,13 @@ pub struct ModelInfo {
     pub warnings: Vec<String>,
     /// The tensors of each layer, in the order of [`Snapshot::layers`].
     pub layer_tensors: Arc<Vec<Vec<LayerTensor>>>,
+}
+
+impl ModelInfo {
+    /// Name and quantisation, where they do not stand side by side.
+    pub fn full_name(&self) -> String {
+        format!("{} ({})", self.name, self.quantization)
+    }
 }
 
 /// One tensor of a layer, as the file has it.

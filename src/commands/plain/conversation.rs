@@ -15,7 +15,7 @@ use crate::engine::protocol::{
 };
 use crate::session::{self, ChatMessage, OpenChat, Record, Store};
 use crate::size::{format_budget, format_size};
-use crate::tui::{counted, in_chat, shown_name};
+use crate::tui::{counted, in_chat};
 
 /// What comes after a line.
 pub(super) enum Next {
@@ -327,7 +327,7 @@ impl Conversation {
             content.insert_str(0, &begun);
             self.take_back(Role::Assistant);
         }
-        let model = self.model.as_ref().map(|model| model.name.clone());
+        let model = self.model.as_ref().map(ModelInfo::full_name);
         let stats = end.map(|(_, stats)| Box::new(stats.clone()));
         self.say(ChatMessage { model, reason, stats, ..ChatMessage::new(Role::Assistant, content) });
         Ok(true)
@@ -343,7 +343,7 @@ fn remark_failure(failure: &Failure, remarks: &mut impl Write) -> io::Result<()>
 pub(super) fn describe_model(model: &ModelInfo) -> String {
     format!(
         "{}, {}, {} layers, {}, context {}",
-        shown_name(model),
+        model.name,
         model.quantization,
         model.layers,
         format_size(model.weights_bytes),

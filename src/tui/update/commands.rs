@@ -11,7 +11,6 @@ use crate::tui::app::{App, Then};
 use crate::tui::entry::{Entry, answer_only, summary};
 use crate::tui::figures;
 use crate::tui::message::{Effect, Job};
-use crate::tui::model_name::shown_name;
 use crate::tui::overlay::{Overlay, Panel, Picker};
 use crate::tui::picker;
 use crate::tui::slash::Slash;
@@ -253,16 +252,10 @@ fn stats(app: &mut App) {
     if let Some(info) = app.info() {
         rows.push(format!(
             "{} ({}, {}), {} layers, {} threads, {} {:?}",
-            shown_name(info),
-            info.architecture,
-            info.quantization,
-            info.layers,
-            info.threads,
-            info.isa,
-            info.kernel
+            info.name, info.architecture, info.quantization, info.layers, info.threads, info.isa, info.kernel
         ));
-        if info.name != shown_name(info) {
-            rows.push(format!("the file calls itself {}", info.name));
+        if let Some(own_name) = info.own_name.as_ref().filter(|own_name| **own_name != info.name) {
+            rows.push(format!("the file calls itself {own_name}"));
         }
         rows.push(format!(
             "weights {}, {} needed a token",

@@ -1,7 +1,7 @@
 //! What is sent to the model and what comes of it: turns, stopping, going on, going back.
 
 use super::{Effects, error, notice};
-use crate::engine::protocol::{Command, FinishReason, GenerationStats, Message, Prompt, Request, Role};
+use crate::engine::protocol::{Command, FinishReason, GenerationStats, Message, ModelInfo, Prompt, Request, Role};
 use crate::session::{ChatMessage, Record, to_drop};
 use crate::tui::app::{Answer, App, CONTEXT_BY_BUDGET, Model, Then};
 use crate::tui::entry::Entry;
@@ -93,7 +93,7 @@ pub(super) fn count(app: &App) -> usize {
 pub(super) fn generate(app: &mut App) -> Effects {
     let prompt = Prompt::Chat(messages(app));
     let mut message = ChatMessage::new(Role::Assistant, "");
-    message.model = app.info().map(crate::tui::model_name::full_name);
+    message.model = app.info().map(ModelInfo::full_name);
     let mut entry = Entry::message(message);
     entry.live = true;
     app.transcript.push(entry);

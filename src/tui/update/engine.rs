@@ -9,7 +9,6 @@ use crate::tui::app::{App, Model};
 use crate::tui::entry::{Body, NoteKind};
 use crate::tui::failure::in_chat;
 use crate::tui::message::Effect;
-use crate::tui::model_name::{full_name, shown_name};
 
 pub(super) fn event(app: &mut App, event: Event) -> Effects {
     match event {
@@ -74,10 +73,10 @@ pub(super) fn load(app: &mut App, path: PathBuf) -> Effects {
 
 fn loaded(app: &mut App, info: crate::engine::protocol::ModelInfo) -> Effects {
     if app.transcript.entries().iter().any(|e| e.as_message().is_some()) {
-        notice(app, format!("{} answers from here on", full_name(&info)));
+        notice(app, format!("{} answers from here on", info.full_name()));
     }
     for warning in &info.warnings {
-        notice(app, format!("{}: {warning}", shown_name(&info)));
+        notice(app, format!("{}: {warning}", info.name));
     }
     app.model = Model::Ready(Box::new(info));
     app.dropped = 0;

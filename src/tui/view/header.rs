@@ -7,7 +7,6 @@ use ratatui::text::{Line, Span};
 use super::put;
 use crate::tui::app::{App, Model};
 use crate::tui::figures;
-use crate::tui::model_name::shown_name;
 use crate::tui::wrap::{text_width, truncate};
 
 pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect) {
@@ -35,7 +34,7 @@ fn model(app: &App) -> String {
         Model::Loading { path, .. } => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         Model::Ready(info) => {
             let dot = app.glyphs.dot;
-            format!("{} {dot} {} {dot} {} layers", shown_name(info), info.quantization, info.layers)
+            format!("{} {dot} {} {dot} {} layers", info.name, info.quantization, info.layers)
         }
     }
 }

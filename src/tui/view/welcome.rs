@@ -10,7 +10,6 @@ use crate::size::format_size;
 use crate::tui::app::{App, Model};
 use crate::tui::forecast::outlook;
 use crate::tui::keymap::Action;
-use crate::tui::model_name::full_name;
 use crate::tui::wrap::{Break, Run, text_width, wrap};
 
 pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect) {
@@ -29,7 +28,7 @@ fn opening(app: &App, area: Rect) -> Vec<Line<'static>> {
     let t = &app.theme;
     match (&app.model, app.offered()) {
         (Model::Ready(info), _) => {
-            runs.push(Run::new(full_name(info), t.title));
+            runs.push(Run::new(info.full_name(), t.title));
             let bytes = app.snapshot.memory.budget_bytes;
             let kept = match outlook(app, bytes) {
                 Some(o) if o.resident >= 0.995 => ", all of it to be pinned".to_owned(),
