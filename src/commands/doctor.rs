@@ -18,6 +18,7 @@ use crate::kernels::{Isa, pool};
 use crate::places;
 use crate::sanitize::sanitize;
 use crate::size::{format_budget, format_size};
+use crate::tui::counted;
 use crate::weights::calibrate::Limiter;
 use crate::weights::{Plan, memory};
 
@@ -208,8 +209,8 @@ fn model(measured: &mut Measured, budget: Budget) -> Result<(Vec<Finding>, Value
     let asked = measured.outlook(budget)?;
     let info = measured.info().clone();
     let speeds = measured.speeds;
-    let least = measured.outlook(Budget::Least)?.plan.budget_bytes;
-    let mut findings = about_model(&info, &asked.plan, least);
+    let Plan { least_bytes: least, least_context, .. } = asked.plan;
+    let mut findings = about_model(&info, &asked.plan);
     let rate = |bytes_s: f64| format_size(bytes_s as u64);
     let memory = match speeds.device.memory_bytes_s {
         0.0 => "not measured, the budget has no room for it".to_owned(),
@@ -235,19 +236,26 @@ fn model(measured: &mut Measured, budget: Budget) -> Result<(Vec<Finding>, Value
         findings.push(fine(MODEL, if quarter == 0 { "other budgets" } else { "" }, told(&outlook)));
         rows.push(forecast_json(&outlook));
     }
-    let forecast = json!({ "asked": forecast_json(&asked), "least_bytes": least, "full_bytes": full, "others": rows });
+    let forecast = json!({
+        "asked": forecast_json(&asked),
+        "least_bytes": least,
+        "least_context": least_context,
+        "full_bytes": full,
+        "others": rows,
+    });
     Ok((findings, forecast))
 }
 
-fn about_model(info: &ModelInfo, plan: &Plan, least_bytes: u64) -> Vec<Finding> {
+fn about_model(info: &ModelInfo, plan: &Plan) -> Vec<Finding> {
     let (weights, touched) = (format_size(info.weights_bytes), format_size(info.touched_bytes_per_token));
     let shape = format!("{} {}, {} layers", info.architecture, info.quantization, info.layers);
-    let (least, full) = (format_size(least_bytes), format_size(plan.full_bytes));
+    let (least, full) = (format_size(plan.least_bytes), format_size(plan.full_bytes));
+    let least_context = counted(plan.least_context as usize, "token");
     let mut findings = vec![
         fine(MODEL, "name", &info.name),
         fine(MODEL, "weights", format!("{shape}, {weights}; {touched} for each token")),
         fine(MODEL, "context", format!("{} of {} tokens", plan.context, info.context_trained)),
-        fine(MODEL, "budgets", format!("{least} is the least, {full} holds everything")),
+        fine(MODEL, "budgets", format!("{least} is the least, with {least_context}; {full} holds everything")),
     ];
     findings.extend(info.warnings.iter().map(|warning| wanting(MODEL, "warning", "", super::told(warning))));
     findings
@@ -352,6 +360,7 @@ mod tests {
         let plan = Plan {
             budget_bytes: 2500 << 20,
             least_bytes: 100 << 20,
+            least_context: 512,
             least_cost: LeastCost::default(),
             full_bytes: 4500 << 20,
             context: 4096,

@@ -14,7 +14,7 @@ use crate::catalog;
 use crate::cli::InspectArgs;
 use crate::commands::Outcome;
 use crate::commands::json::json_line;
-use crate::config::Settings;
+use crate::config::{CHAT_CONTEXT, Settings};
 use crate::gguf::{Gguf, GgufError, TensorInfo, TensorType, Value};
 use crate::quant::is_supported;
 use crate::size::format_size;
@@ -29,7 +29,7 @@ const TEXT_HEAD: usize = 100;
 pub fn run(args: &InspectArgs, settings: &Settings) -> anyhow::Result<Outcome> {
     let path = catalog::resolve(args.model.as_deref(), settings)?;
     let model = Gguf::open(&path)?;
-    let verdict = Verdict::of(&model, settings.load_request(path, 0));
+    let verdict = Verdict::of(&model, settings.load_request(path, CHAT_CONTEXT));
     let text = if args.json { json_line(&to_json(&model, &verdict)?) } else { to_text(&model, &verdict)? };
     io::stdout().write_all(text.as_bytes())?;
     Ok(Outcome::Done)
@@ -265,7 +265,7 @@ mod tests {
     }
 
     fn verdict(model: &Gguf) -> Verdict {
-        Verdict::of(model, Settings::default().load_request(model.parts()[0].path.clone(), 0))
+        Verdict::of(model, Settings::default().load_request(model.parts()[0].path.clone(), CHAT_CONTEXT))
     }
 
     fn text_of(model: &Gguf) -> String {

@@ -175,6 +175,7 @@ impl Figures {
                 budget: ledger.asked(),
                 budget_bytes: plan.budget_bytes,
                 least_bytes: plan.least_bytes,
+                least_context: plan.least_context,
                 least_cost: plan.least_cost,
                 full_bytes: plan.full_bytes,
                 pinned_bytes: counters.pinned_bytes + counters.expert_bytes,

@@ -276,6 +276,7 @@ mod tests {
         ledger.plan = Some(Plan {
             budget_bytes: bytes,
             least_bytes,
+            least_context: 128,
             least_cost: LeastCost::default(),
             full_bytes: 500 * MIB,
             context: 128,

@@ -375,8 +375,9 @@ pub enum Phase {
 pub struct MemoryFigures {
     pub budget: Budget,
     pub budget_bytes: u64,
-    /// What [`Budget::Least`] would take now.
+    /// What [`Budget::Least`] would take now, with room for `least_context` positions.
     pub least_bytes: u64,
+    pub least_context: u32,
     /// What it is made of by the context: how much of it a budget holds.
     pub least_cost: LeastCost,
     /// The budget at which nothing is streamed.

@@ -122,6 +122,7 @@ pub(super) fn figures() -> Snapshot {
             budget: Budget::Bytes(96 << 20),
             budget_bytes: 96 << 20,
             least_bytes: 42 << 20,
+            least_context: 512,
             // 42 MiB with 512 tokens, 75 MiB with 4096.
             least_cost: LeastCost {
                 bare_bytes: (42 << 20) - 16 * (300 << 10) - (1 << 20),

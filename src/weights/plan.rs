@@ -159,8 +159,9 @@ pub struct LedgerLine {
 pub struct Plan {
     /// The budget in bytes.
     pub budget_bytes: u64,
-    /// What `Budget::Least` would take now.
+    /// What `Budget::Least` would take now, with room for `least_context` positions.
     pub least_bytes: u64,
+    pub least_context: u32,
     pub least_cost: LeastCost,
     /// The budget at which nothing is streamed, at full context.
     pub full_bytes: u64,
@@ -259,6 +260,7 @@ pub fn plan(input: &PlanInput) -> Result<Plan, Shortfall> {
     Ok(Plan {
         budget_bytes,
         least_bytes,
+        least_context,
         least_cost,
         full_bytes,
         context,

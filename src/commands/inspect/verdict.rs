@@ -10,6 +10,7 @@ use crate::gguf::Gguf;
 use crate::model::Hyperparameters;
 use crate::model::architecture::{self, Architecture};
 use crate::size::format_size;
+use crate::tui::counted;
 
 use super::shown;
 
@@ -24,7 +25,10 @@ pub(super) struct Verdict {
 struct Runs {
     shape: String,
     least_bytes: u64,
+    /// Tokens that it has room for, and that `full_bytes` has.
+    least_context: u32,
     full_bytes: u64,
+    full_context: u32,
     /// Weights that one token needs.
     touched_bytes: u64,
     context: u32,
@@ -45,6 +49,8 @@ impl Verdict {
             Runs {
                 shape: shape(hp),
                 least_bytes: plan.map_or(0, |plan| plan.least_bytes),
+                least_context: plan.map_or(0, |plan| plan.least_context),
+                full_context: loaded.ledger.most_context(),
                 full_bytes: plan.map_or(0, |plan| plan.full_bytes),
                 touched_bytes: loaded.info.touched_bytes_per_token,
                 context: hp.context_trained,
@@ -72,8 +78,8 @@ impl Verdict {
             Ok(runs) => {
                 line("shape", &runs.shape);
                 let [least, full, touched] = [runs.least_bytes, runs.full_bytes, runs.touched_bytes].map(format_size);
-                let context = runs.context.min(4096);
-                line("runs", &format!("yes, in {least} at the least; {full} holds all of it and {context} tokens"));
+                let [few, many] = [runs.least_context, runs.full_context].map(|n| counted(n as usize, "token"));
+                line("runs", &format!("yes, in {least} at the least, with {few}; {full} holds all of it and {many}"));
                 line("reads", &format!("{touched} of weights for a token, less what is kept in memory"));
                 let chat = match (runs.has_template, runs.thinking) {
                     (true, ThinkingSwitch { effort: true, .. }) => "has a template, which sets the effort of thinking",
@@ -97,6 +103,7 @@ impl Verdict {
             "why_not": self.runs.as_ref().err(),
             "shape": runs.map(|runs| &runs.shape),
             "least_bytes": runs.map(|runs| runs.least_bytes),
+            "least_context": runs.map(|runs| runs.least_context),
             "full_bytes": runs.map(|runs| runs.full_bytes),
             "touched_bytes_per_token": runs.map(|runs| runs.touched_bytes),
             "context": runs.map(|runs| runs.context),

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use super::conversation::{Conversation, describe_answer, describe_model};
 use crate::engine::protocol::Snapshot;
 use crate::size::{format_budget, format_size};
+use crate::tui::counted;
 
 impl Conversation {
     /// What `/stats`, `/memory`, `/layers` and `/speed` show.
@@ -48,6 +49,7 @@ impl Conversation {
 
 fn memory(snapshot: &Snapshot, out: &mut impl Write) -> io::Result<()> {
     let m = &snapshot.memory;
+    let least = format!("least budget, {}", counted(m.least_context as usize, "token"));
     for (name, bytes) in [
         ("weights pinned", m.pinned_bytes),
         ("weights in the ring", m.ring_bytes),
@@ -56,7 +58,7 @@ fn memory(snapshot: &Snapshot, out: &mut impl Write) -> io::Result<()> {
         ("program, tokenizer", m.base_bytes),
         ("held, says the kernel", m.rss_bytes),
         ("budget", m.budget_bytes),
-        ("least budget that runs", m.least_bytes),
+        (&least, m.least_bytes),
         ("all in memory from", m.full_bytes),
         ("model in the file cache", m.file_cache_bytes),
         ("the machine has left", m.available_bytes),

@@ -187,7 +187,11 @@ impl Conversation {
         if text.is_empty() {
             let (held, budget) = (format_size(memory.rss_bytes), format_size(memory.budget_bytes));
             let (least, full) = (format_size(memory.least_bytes), format_size(memory.full_bytes));
-            return writeln!(out, "{held} of {budget} held; {least} is the least, {full} holds everything");
+            let with = counted(memory.least_context as usize, "token");
+            return writeln!(
+                out,
+                "{held} of {budget} held; {least} is the least, with {with}; {full} holds everything"
+            );
         }
         let now = memory.budget_bytes;
         let budget = match parse_budget_change(text) {

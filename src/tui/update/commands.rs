@@ -273,10 +273,11 @@ fn stats(app: &mut App) {
         format_size(m.base_bytes)
     ));
     rows.push(format!(
-        "rss {}, peak {}; least budget {}, all in memory from {}",
+        "rss {}, peak {}; least budget {} with {}, all in memory from {}",
         format_size(m.rss_bytes),
         format_size(m.peak_rss_bytes),
         format_size(m.least_bytes),
+        figures::counted(m.least_context as usize, "token"),
         format_size(m.full_bytes)
     ));
     rows.push(format!(

@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use super::{layer_page, memory, put_lines, speed};
 use crate::size::{format_budget, format_size};
 use crate::tui::app::App;
-use crate::tui::figures::{byte_rate, rate};
+use crate::tui::figures::{byte_rate, counted, rate};
 use crate::tui::overlay::{Panel, SortBy};
 use crate::tui::wrap::truncate;
 
@@ -65,12 +65,13 @@ fn memory_lines(app: &App, columns: u16) -> Vec<Line<'static>> {
     let figure = |bytes: u64| if app.info().is_some() { format_size(bytes) } else { memory::known(bytes, format_size) };
     let row = |name: &str, bytes: u64| Line::raw(format!("  {}{:>10}", name_cell(app, name, columns), figure(bytes)));
     lines.push(row("together", sum));
+    let least = format!("least budget, {}", counted(m.least_context as usize, "token"));
     lines.push(Line::default());
     for (name, bytes) in [
         ("held, says the kernel (rss)", m.rss_bytes),
         ("the most so far (peak rss)", m.peak_rss_bytes),
         ("budget", m.budget_bytes),
-        ("least budget that runs", m.least_bytes),
+        (&least, m.least_bytes),
         ("all in memory from", m.full_bytes),
         ("model in the file cache", m.file_cache_bytes),
         ("the machine has left", m.available_bytes),
