@@ -25,6 +25,7 @@
 //! * [`fault`]: faults that tests ask for.
 //! * [`small_file`]: files that a user names and that are read whole.
 //! * [`size`]: sizes and budgets as people write and read them.
+//! * [`words`]: counts as people say them.
 
 pub mod catalog;
 pub mod cli;
@@ -48,3 +49,4 @@ pub mod suggest;
 pub mod tokenizer;
 pub mod tui;
 pub mod weights;
+pub mod words;

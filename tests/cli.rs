@@ -409,6 +409,49 @@ fn toy_models_answer_on_every_way_in_without_escape_codes() {
 }
 
 #[test]
+fn commands_agree_on_a_models_name_and_on_the_least_it_runs_in_and_count_one_as_one() {
+    let home = home();
+    let toy = home.path().join("Tiny-Q8_0.gguf");
+    let toy = toy.to_str().unwrap();
+    success(&run(home.path(), &["toy", toy, "--layers", "1", "--width", "64", "--type", "q8_0"]));
+    let bench = json(&run(home.path(), &["bench", toy, "-p", "1", "-n", "1", "-r", "1", "--json"]));
+    let answer = json(&run(home.path(), &["run", toy, "hi", "-n", "1", "--json"]));
+    assert_eq!([&bench["model"], &answer["model"]], ["Tiny", "Tiny"]);
+    let doctor = success(&run(home.path(), &["doctor", toy]));
+    assert!(doctor.contains(" Tiny\n") && doctor.contains(", 1 layer,"), "{doctor}");
+    let inspect = success(&run(home.path(), &["inspect", toy]));
+    for said in [&doctor, &inspect] {
+        assert!(said.contains("the least, with 512 tokens; "), "{said}");
+    }
+    let bench = success(&run(home.path(), &["bench", toy, "-p", "1", "-n", "1", "-r", "1", "--threads", "1"]));
+    for said in ["1 thread,", "1 token in 1 pass,", "1 token, "] {
+        assert!(bench.contains(said), "{said}: {bench}");
+    }
+}
+
+#[test]
+fn logits_without_a_file_or_a_continuation_tell_what_comes_next() {
+    let home = home();
+    let toy = home.path().join("toy.gguf");
+    let toy = toy.to_str().unwrap();
+    success(&run(home.path(), &["toy", toy, "--layers", "2", "--width", "64"]));
+    let told = json(&run(home.path(), &["logits", toy, "--ids", "1,2"]));
+    let greedy = json(&run(home.path(), &["logits", toy, "--ids", "1,2", "--greedy", "1"]));
+    let next = told["next"].as_array().unwrap();
+    assert_eq!((next.len(), &next[0]["id"]), (5, &greedy["greedy"][0]));
+    let logits: Vec<f64> = next.iter().map(|token| token["logit"].as_f64().unwrap()).collect();
+    assert!(logits.is_sorted_by(|a, b| a >= b), "{logits:?}");
+    assert!(greedy.get("next").is_none(), "what was asked for is all there is");
+}
+
+#[test]
+fn an_empty_standard_input_is_no_prompt() {
+    let home = home();
+    let said = failure(&run(home.path(), &["run", "m.gguf", "-"]), 1);
+    assert_eq!(said, "the prompt comes from standard input, which is empty");
+}
+
+#[test]
 #[ignore = "needs the default model"]
 fn the_default_model_answers_from_a_prompt_on_standard_input() {
     let home = home();

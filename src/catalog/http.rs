@@ -3,6 +3,7 @@
 //! Redirects are followed by hand: the hub announces the sha256 of a file on the answer that redirects to it, and a
 //! token for the hub must not travel on.
 
+use crate::words::counted;
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -112,7 +113,7 @@ fn fetch(get: &Get, sender: &SyncSender<Part>) -> Result<bool, HttpError> {
     }
     match expected {
         Some(expected) if received < expected => {
-            let message = format!("the connection closed after {received} of {expected} bytes");
+            let message = format!("the connection closed after {received} of {}", counted(expected, "byte"));
             Err(HttpError { message, passing: true })
         }
         _ => Ok(true),

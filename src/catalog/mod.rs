@@ -92,6 +92,8 @@ pub enum ResolveError {
     Empty,
     #[error("{}: no such file", shown(path))]
     NoSuchFile { path: String },
+    #[error("{} is a pipe or a device, not a file; name a .gguf file", shown(path))]
+    NoFile { path: String },
     #[error("{} is a folder; name a .gguf file", shown(path))]
     Folder { path: String },
     #[error("no model is called `{}`{hint}", shown(name))]
@@ -131,7 +133,10 @@ pub fn resolve(model: Option<&str>, settings: &Settings) -> Result<PathBuf, Reso
         if path.is_dir() && name.contains('/') {
             return Err(ResolveError::Folder { path: name.into() });
         }
-        if name.contains('/') || (path.exists() && !path.is_dir()) {
+        if path.exists() && !path.is_dir() {
+            return Err(ResolveError::NoFile { path: name.into() });
+        }
+        if name.contains('/') {
             return Err(ResolveError::NoSuchFile { path: name.into() });
         }
     }
@@ -255,6 +260,11 @@ mod tests {
         }
         assert_eq!(why("x.gguf"), "x.gguf: no such file");
         assert_eq!(why("./x"), "./x: no such file");
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for path in [pipe.to_str().unwrap(), "/dev/zero"] {
+            assert_eq!(why(path), format!("{path} is a pipe or a device, not a file; name a .gguf file"));
+        }
         assert!(why(folder.path().to_str().unwrap()).ends_with("is a folder; name a .gguf file"));
         assert!(why("zzz\u{1b}[31m").starts_with("no model is called `zzz"));
         assert!(!why("zzz\u{1b}[31m\n").contains(['\u{1b}', '\n']));

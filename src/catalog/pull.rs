@@ -12,6 +12,7 @@ use super::package::{self, PackageError};
 use super::part::{Locked, PartFile, suffixed};
 use super::{Entry, PackagePart};
 use crate::size::format_size;
+use crate::words::counted;
 
 /// How often a waiting fetch looks whether it is to stop.
 const POLL: Duration = Duration::from_millis(50);
@@ -72,7 +73,7 @@ pub enum PullError {
     Unreachable { name: String, reasons: Vec<String>, target: PathBuf },
     #[error("{name} came damaged: sha256 {found} instead of {expected}; it was removed, fetch it again")]
     Damaged { name: String, expected: String, found: String },
-    #[error("{name} came with {found_bytes} bytes instead of {expected_bytes}; it was removed, fetch it again")]
+    #[error("{name} came with {} instead of {expected_bytes}; it was removed, fetch it again", counted(*found_bytes, "byte"))]
     WrongSize { name: String, expected_bytes: u64, found_bytes: u64 },
     #[error("what {name} names is not a GGUF file")]
     NotGguf { name: String },

@@ -11,6 +11,7 @@ use crate::cli::BenchArgs;
 use crate::config::Settings;
 use crate::engine::protocol::{GenerationStats, ModelInfo, Prompt, Request, Sampling, Snapshot};
 use crate::size::format_size;
+use crate::words::counted;
 
 /// Tokens of the answer that warms up: caches, page tables and pins.
 const WARM_UP_TOKENS: u32 = 2;
@@ -22,8 +23,8 @@ pub fn run(args: &BenchArgs, settings: &Settings) -> anyhow::Result<Outcome> {
     let request = settings.load_request(path, positions);
     let Step::Done(info) = driver.load(request)? else { return Ok(Outcome::Interrupted) };
     if args.prompt_tokens > info.context {
-        let (asked, context) = (args.prompt_tokens, info.context);
-        anyhow::bail!("a prompt of {asked} tokens does not fit the context of {context}; raise --ctx or the budget");
+        let (asked, context) = (counted(args.prompt_tokens, "token"), info.context);
+        anyhow::bail!("a prompt of {asked} does not fit the context of {context}; raise --ctx or the budget");
     }
     let ids = prompt(args.prompt_tokens, info.vocabulary);
     let (mut first, mut runs) = (None, Vec::new());
@@ -155,23 +156,27 @@ impl Report<'_> {
         let mut out = stdout().lock();
         writeln!(
             out,
-            "{} ({}, {}), {} threads, {}",
-            info.name, info.architecture, info.quantization, info.threads, info.isa
+            "{} ({}, {}), {}, {}",
+            info.name,
+            info.architecture,
+            info.quantization,
+            counted(info.threads, "thread"),
+            info.isa
         )?;
         writeln!(
             out,
-            "prefill  {:>9.2} tok/s  {} tokens in {} passes, {} streamed, first token after {:.2} s",
+            "prefill  {:>9.2} tok/s  {} in {}, {} streamed, first token after {:.2} s",
             self.median(|s| s.prefill_tok_s),
-            self.runs[0].prompt_tokens,
-            self.runs[0].prefill_passes,
+            counted(self.runs[0].prompt_tokens, "token"),
+            counted(self.runs[0].prefill_passes, "pass"),
             format_size(self.median(|s| s.prefill_streamed_bytes as f64) as u64),
             self.median(|s| s.ttft_s)
         )?;
         writeln!(
             out,
-            "decode   {:>9.2} tok/s  {} tokens, {} streamed a token, {:.0}% of the time waiting for the disk",
+            "decode   {:>9.2} tok/s  {}, {} streamed a token, {:.0}% of the time waiting for the disk",
             self.median(|s| s.decode_tok_s),
-            self.runs[0].generated_tokens,
+            counted(self.runs[0].generated_tokens, "token"),
             format_size(self.decode_streamed_bytes_per_token() as u64),
             100.0 * self.median(|s| s.stall_fraction)
         )?;

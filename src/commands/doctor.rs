@@ -18,9 +18,9 @@ use crate::kernels::{Isa, pool};
 use crate::places;
 use crate::sanitize::sanitize;
 use crate::size::{format_budget, format_size};
-use crate::tui::counted;
 use crate::weights::calibrate::Limiter;
 use crate::weights::{Plan, memory};
+use crate::words::counted;
 
 const MODEL: &str = "model";
 
@@ -248,9 +248,9 @@ fn model(measured: &mut Measured, budget: Budget) -> Result<(Vec<Finding>, Value
 
 fn about_model(info: &ModelInfo, plan: &Plan) -> Vec<Finding> {
     let (weights, touched) = (format_size(info.weights_bytes), format_size(info.touched_bytes_per_token));
-    let shape = format!("{} {}, {} layers", info.architecture, info.quantization, info.layers);
+    let shape = format!("{} {}, {}", info.architecture, info.quantization, counted(info.layers, "layer"));
     let (least, full) = (format_size(plan.least_bytes), format_size(plan.full_bytes));
-    let least_context = counted(plan.least_context as usize, "token");
+    let least_context = counted(plan.least_context, "token");
     let mut findings = vec![
         fine(MODEL, "name", &info.name),
         fine(MODEL, "weights", format!("{shape}, {weights}; {touched} for each token")),

@@ -131,7 +131,8 @@ fn to_text(model: &Gguf, verdict: &Verdict) -> Result<String, anyhow::Error> {
     writeln!(out, "\nby type")?;
     for (ty, (count, bytes)) in &totals.by_type {
         let note = if is_supported(*ty) { "" } else { "  not supported as weights" };
-        writeln!(out, "  {ty:7}  {count:5} tensors  {:>10}{note}", format_size(*bytes))?;
+        let tensors = if *count == 1 { "tensor " } else { "tensors" };
+        writeln!(out, "  {ty:7}  {count:5} {tensors}  {:>10}{note}", format_size(*bytes))?;
     }
     writeln!(out, "\nby layer")?;
     for (first, last, bytes) in totals.layer_runs() {
@@ -281,7 +282,7 @@ mod tests {
         let text = text_of(&golden("gemma3"));
         for expected in [
             "family    gemma3: Gemma 3\n",
-            "shape     7 layers of width 64, 4 heads on 1 key/value heads of 32, 6 of the layers see 8 tokens back\n",
+            "shape     7 layers of width 64, 4 heads on 1 key/value head of 32, 6 of the layers see 8 tokens back\n",
             "runs      yes, in ",
             "chat      has a template\n",
         ] {

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write, stdout};
 
 use anyhow::Context;
+use serde_json::json;
 
 use super::Outcome;
 use super::driver::describe;
@@ -16,6 +17,8 @@ use crate::model::{NoHooks, Want};
 
 /// Positions in one pass when nothing else is asked for: their logits are all held at once.
 const BATCH: usize = 32;
+/// Tokens that are told where no logits are written and none is gone on with.
+const SUMMARY_TOKENS: usize = 5;
 
 pub fn run(args: &LogitsArgs, settings: &Settings) -> anyhow::Result<Outcome> {
     let Some(path) = model_path(Some(&args.model_file), settings)? else { return Ok(Outcome::Interrupted) };
@@ -64,8 +67,24 @@ pub fn run(args: &LogitsArgs, settings: &Settings) -> anyhow::Result<Outcome> {
             model.forward(&[next], Want::Last, &mut NoHooks, &cancel)?;
         }
     }
-    writeln!(stdout(), "{}", serde_json::json!({ "prompt": args.ids, "greedy": greedy }))?;
+    let mut report = json!({ "prompt": args.ids, "greedy": greedy });
+    // Where nothing was asked for by name: what comes next.
+    if args.out.is_none() && args.greedy == 0 {
+        let rows = model.logits();
+        let next = likeliest(&rows[rows.len() - vocabulary..], SUMMARY_TOKENS);
+        let told = |(id, logit)| json!({ "id": id, "logit": logit, "text": String::from_utf8_lossy(&loaded.tokenizer.piece(id)) });
+        report["next"] = next.into_iter().map(told).collect();
+    }
+    writeln!(stdout(), "{report}")?;
     Ok(Outcome::Done)
+}
+
+/// The tokens with the highest logits, the highest first; of equals, the one with the lower id.
+fn likeliest(logits: &[f32], count: usize) -> Vec<(u32, f32)> {
+    let mut all: Vec<(u32, f32)> = (0..).zip(logits.iter().copied()).collect();
+    all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    all.truncate(count);
+    all
 }
 
 fn first_maximum(logits: &[f32]) -> u32 {

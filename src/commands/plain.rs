@@ -151,6 +151,10 @@ async fn converse<O: Write, R: Write>(
                 let twice = last_interrupt.is_some_and(|at| at.elapsed() < TWICE);
                 if !goes_on || !prompts || chat.is_loading() || (chat.is_idle() && twice) {
                     engine.cancel();
+                    if prompts {
+                        // What comes next begins a line of its own, not behind the prompt and the terminal's `^C`.
+                        writeln!(remarks)?;
+                    }
                     return Ok(Outcome::Interrupted);
                 }
                 if chat.is_idle() {

@@ -9,10 +9,16 @@ use super::{Outcome, told};
 use crate::cli::RunArgs;
 use crate::config::Settings;
 use crate::engine::protocol::{FinishReason, GenerationStats, Message, Prompt, Request, Role};
+use crate::words::counted;
 
 pub fn run(args: &RunArgs, settings: &Settings) -> anyhow::Result<Outcome> {
     let prompt = match args.prompt.as_str() {
-        "-" => read_prompt()?,
+        "-" => match read_prompt()? {
+            text if text.trim().is_empty() => {
+                anyhow::bail!("the prompt comes from standard input, which is empty")
+            }
+            text => text,
+        },
         text => text.to_owned(),
     };
     let Some(path) = model_path(args.model.as_deref(), settings)? else { return Ok(Outcome::Interrupted) };
@@ -72,8 +78,8 @@ pub fn answer(
             if reason == FinishReason::ContextFull {
                 writeln!(
                     stderr(),
-                    "sipllm: the context of {} tokens is full; raise --ctx for a longer answer",
-                    info.context
+                    "sipllm: the context of {} is full; raise --ctx for a longer answer",
+                    counted(info.context, "token")
                 )?;
             }
         }

@@ -21,6 +21,7 @@ use crate::config::Settings;
 use crate::gguf::{TensorInfo, TensorType};
 use crate::quant::{Rng, SUPPORTED, fill_random_row, is_supported};
 use crate::size::format_size;
+use crate::words::counted;
 use recipe::Values;
 
 /// Rows are drawn and written in pieces of about this size.
@@ -35,9 +36,9 @@ pub fn run(args: &ToyArgs, settings: &Settings) -> anyhow::Result<Outcome> {
     let Some(bytes) = write_unless(&recipe, &args.out, stop)? else { return Ok(Outcome::Interrupted) };
     writeln!(
         io::stdout(),
-        "{}: {} layers of {} {}, width {}, vocabulary {}, {}",
+        "{}: {} of {} {}, width {}, vocabulary {}, {}",
         args.out.display(),
-        recipe.layers,
+        counted(recipe.layers, "layer"),
         recipe.architecture.name,
         recipe.ty,
         recipe.width,

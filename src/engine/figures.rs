@@ -109,6 +109,11 @@ impl Figures {
         }
     }
 
+    /// The speed that the bound is of.
+    pub fn set_settled(&mut self, tok_s: f64) {
+        self.snapshot.speed.settled_tok_s = tok_s as f32;
+    }
+
     /// A model went or came: nothing of the old one's figures remains.
     pub fn clear(&mut self, phase: Phase) {
         self.snapshot = Snapshot { phase, ..Snapshot::default() };
@@ -120,6 +125,7 @@ impl Figures {
         self.snapshot.speed.generated_tokens = 0;
         self.snapshot.speed.now_tok_s = 0.0;
         self.snapshot.speed.mean_tok_s = 0.0;
+        self.snapshot.speed.settled_tok_s = 0.0;
         self.snapshot.speed.recent_token_ms.clear();
         self.snapshot.phase =
             Phase::Prefill { done_tokens: reused as u32, total_tokens: prompt_tokens as u32, layer: 0, left_s: 0.0 };

@@ -9,12 +9,14 @@ use super::handle::EngineEnd;
 use super::ledger::Ledger;
 use super::loaded::Loaded;
 use super::protocol::{Budget, Event, Failure, FailureKind, FinishReason, GenerationStats, Message, Prompt, Request};
+use super::settled::{Moment, Settled};
 use super::text::{AnswerText, Piece};
 use crate::kernels::Cancel;
 use crate::model::{Hooks, KvGrowth, ModelError, Op, Want};
 use crate::sampler::Sampler;
 use crate::tokenizer::{RenderOptions, TemplateMessage, Thinking, is_thinking};
 use crate::weights::{Counters, WeightStore};
+use crate::words::counted;
 
 /// Tokens after which what was read ahead of the answer no longer counts.
 const SETTLED_TOKENS: f64 = 4.0;
@@ -129,7 +131,7 @@ impl Generation<'_> {
         };
         let context = loaded.ledger.context() as usize;
         if ids.len() > context {
-            return Err(context_full(&ids.len().to_string(), context, loaded.info.context_trained).into());
+            return Err(context_full(&counted(ids.len(), "token"), context, loaded.info.context_trained).into());
         }
         self.stats.prompt_tokens = ids.len() as u32;
         self.stats.reused_tokens = reused as u32;
@@ -169,6 +171,7 @@ impl Generation<'_> {
     fn decode(&mut self, loaded: &mut Loaded, ids: &[u32], most: u32) -> Result<FinishReason, Stop> {
         let started = Instant::now();
         let before = loaded.model.store().counters();
+        let mut settled = Settled::new(loaded.ledger.changes(), moment(loaded, started, 0));
         loaded.model.times_mut().reset();
         let mut sampler = Sampler::new(&self.request.sampling, loaded.info.vocabulary as usize);
         let mut reason = FinishReason::Length;
@@ -218,6 +221,7 @@ impl Generation<'_> {
             let waited_us = loaded.model.store().counters().wait_us - waited_us;
             loaded.fastest.token(token_started.elapsed().saturating_sub(Duration::from_micros(waited_us)));
             self.note_decode(loaded, started, &before);
+            self.note_bound(loaded, &mut settled);
             self.figures.token(token_started.elapsed(), self.stats.decode_tok_s);
         }
         self.note_decode(loaded, started, &before);
@@ -247,23 +251,29 @@ impl Generation<'_> {
         self.stats.decode_expert_uses = now.expert_uses - before.expert_uses;
         self.stats.decode_expert_hits = now.expert_hits - before.expert_hits;
         let waited_s = (now.wait_us - before.wait_us) as f64 * 1e-6;
-        if passes > 0 {
-            let passes = f64::from(passes);
-            let streamed = self.stats.decode_streamed_bytes as f64 / passes;
-            // A disk that does better than when it was measured, or was not measured, is as good as it has been: of this
-            // answer, and while it was at work.
-            let reached = self.stats.decode_streamed_bytes as f64 / self.stats.decode_s;
-            if passes >= SETTLED_TOKENS && streamed > 0.0 {
-                let seen = now.read_bytes as f64 * 1e6 / now.disk_busy_us.max(1) as f64;
-                loaded.speeds.disk_bytes_s = loaded.speeds.disk_bytes_s.max(reached).max(seen);
-            }
-            let compute = match loaded.fastest.compute_s() {
-                Some(least_s) => Compute::Least(least_s),
-                None => Compute::Mean((self.stats.decode_s - waited_s) / passes),
-            };
-            self.figures.set_bound(loaded.speeds, streamed, loaded.info.touched_bytes_per_token, compute);
-        }
         self.stats.stall_fraction = waited_s / self.stats.decode_s.max(1e-9);
+    }
+
+    /// Keeps the bound current, which is that of the budget in force.
+    fn note_bound(&mut self, loaded: &mut Loaded, settled: &mut Settled) {
+        let passes = loaded.cached.len() as u32 - self.stats.prompt_tokens;
+        let now = moment(loaded, Instant::now(), passes);
+        let Some(means) = settled.means(loaded.ledger.changes(), now) else { return };
+        // A disk that does better than when it was measured, or was not measured, is as good as it has been: of late, and
+        // while it was at work.
+        if f64::from(means.passes) >= SETTLED_TOKENS && means.streamed_bytes > 0.0 {
+            let counters = loaded.model.store().counters();
+            let reached = means.streamed_bytes / means.pass_s;
+            let seen = counters.read_bytes as f64 * 1e6 / counters.disk_busy_us.max(1) as f64;
+            loaded.speeds.disk_bytes_s = loaded.speeds.disk_bytes_s.max(reached).max(seen);
+        }
+        let compute = match loaded.fastest.compute_s() {
+            Some(least_s) => Compute::Least(least_s),
+            None => Compute::Mean(means.compute_s),
+        };
+        let touched = loaded.info.touched_bytes_per_token;
+        self.figures.set_bound(loaded.speeds, means.streamed_bytes, touched, compute);
+        self.figures.set_settled(1.0 / means.pass_s.max(1e-9));
     }
 
     /// Runs one batch. `false` when a new budget broke the pass off: to be tried again with new room.
@@ -402,6 +412,12 @@ impl PassHooks<'_> {
     }
 }
 
+/// How far an answer is.
+fn moment(loaded: &Loaded, at: Instant, passes: u32) -> Moment {
+    let counters = loaded.model.store().counters();
+    Moment { at, passes, streamed_bytes: counters.streamed_bytes, waited_us: counters.wait_us }
+}
+
 /// The prompt as token ids, with the BOS that the model wants.
 fn prompt_tokens(loaded: &Loaded, request: &Request) -> Result<Vec<u32>, Failure> {
     let tokenizer = &loaded.tokenizer;
@@ -409,7 +425,7 @@ fn prompt_tokens(loaded: &Loaded, request: &Request) -> Result<Vec<u32>, Failure
     let most = loaded.ledger.most_context() as usize;
     let least_tokens = text_bytes(&request.prompt) / tokenizer.longest_token_bytes();
     if least_tokens > most {
-        return Err(context_full(&format!("at least {least_tokens}"), most, loaded.info.context_trained));
+        return Err(context_full(&format!("at least {least_tokens} tokens"), most, loaded.info.context_trained));
     }
     let mut ids = match &request.prompt {
         Prompt::Tokens(ids) => ids.clone(),
@@ -479,7 +495,7 @@ fn context_full(tokens: &str, context: usize, trained: u32) -> Failure {
     };
     Failure {
         kind: FailureKind::ContextFull,
-        message: format!("the prompt has {tokens} tokens and the context holds {context}: {advice}"),
+        message: format!("the prompt has {tokens} and the context holds {context}: {advice}"),
         shortfall: None,
     }
 }

@@ -9,6 +9,7 @@ use crate::size::format_size;
 use crate::weights::memory::{self, Pressure, PressureWatch};
 use crate::weights::plan::{self, ContextRequest, KvCost, Plan, PlanInput, ScratchCost};
 use crate::weights::{ExtentTable, WeightStore};
+use crate::words::counted;
 
 /// Least time between two looks at the machine's memory pressure.
 const PRESSURE_PERIOD: Duration = Duration::from_secs(1);
@@ -37,6 +38,8 @@ impl Costs {
 /// The budget and the plan in force.
 pub struct Ledger {
     asked: Budget,
+    /// How often another budget came into force.
+    changes: u32,
     context: ContextRequest,
     /// Positions of the answer under way, prompt and all, where it is known how long it may become.
     needed_context: u32,
@@ -56,6 +59,7 @@ impl Ledger {
     pub fn new(asked: Budget, context: ContextRequest, prefill_batch: Option<u32>, costs: Costs) -> Self {
         Self {
             asked,
+            changes: 0,
             context,
             needed_context: 0,
             prefill_batch,
@@ -77,7 +81,13 @@ impl Ledger {
     /// Takes another budget for the plans to come.
     pub fn ask(&mut self, budget: Budget) {
         self.asked = budget;
+        self.changes += 1;
         self.automatic_bytes = None;
+    }
+
+    /// How often another budget came into force, or an automatic one gave way.
+    pub fn changes(&self) -> u32 {
+        self.changes
     }
 
     pub fn plan_in_force(&self) -> Option<&Plan> {
@@ -132,7 +142,9 @@ impl Ledger {
         let least = self.plan.as_ref().map_or(0, |plan| plan.least_bytes);
         let less = self.watch.observe(now, pressure, held).map(|less| less.max(least));
         self.automatic_bytes = Some(less.unwrap_or(bytes));
-        less.is_some_and(|less| less < held)
+        let gives_way = less.is_some_and(|less| less < held);
+        self.changes += u32::from(gives_way);
+        gives_way
     }
 
     /// Bytes of the KV cache once it holds `positions`.
@@ -243,8 +255,11 @@ impl Ledger {
 
 fn refused(shortfall: &plan::Shortfall) -> Failure {
     let lines = shortfall.lines.iter().map(|line| LedgerLine { what: line.what, bytes: line.bytes }).collect();
-    let in_use =
-        if shortfall.context > 1 { format!(" for {} tokens of context", shortfall.context) } else { String::new() };
+    let in_use = if shortfall.context > 1 {
+        format!(" for {} of context", counted(shortfall.context, "token"))
+    } else {
+        String::new()
+    };
     Failure {
         kind: FailureKind::Budget,
         message: format!(

@@ -11,6 +11,7 @@ mod ledger;
 mod loaded;
 mod model_name;
 pub mod protocol;
+mod settled;
 mod text;
 mod thread;
 

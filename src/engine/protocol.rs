@@ -458,6 +458,8 @@ pub struct SpeedFigures {
     pub now_tok_s: f32,
     /// Over this answer.
     pub mean_tok_s: f32,
+    /// Over the part of this answer that was made under the budget in force, which is what the bound is of.
+    pub settled_tok_s: f32,
     pub prefill_tok_s: f32,
     /// Time of each of the last tokens, oldest first.
     pub recent_token_ms: Vec<f32>,

@@ -28,8 +28,9 @@ impl EngineHandle {
 }
 
 struct Engine {
-    end: EngineEnd,
+    // Before the channels: whoever sees them closed finds the model's memory given back.
     loaded: Option<Loaded>,
+    end: EngineEnd,
     figures: Figures,
 }
 

@@ -15,6 +15,7 @@ use super::theme::Theme;
 use super::transcript::Transcript;
 use crate::engine::protocol::{Budget, GenerationId, LoadRequest, ModelInfo, Sampling, Snapshot, Thinking};
 use crate::session::Summary;
+use crate::words::counted;
 
 /// What is known of the model.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -248,7 +249,9 @@ impl App {
         let budget = self.budget_told.as_ref()?;
         let now = self.context();
         Some(match self.context_before.filter(|before| *before != now) {
-            Some(before) => format!("{budget}; the context holds {now} tokens now, before {before}"),
+            Some(before) => {
+                format!("{budget}; the context holds {} now, before {before}", counted(now, "token"))
+            }
             None => budget.clone(),
         })
     }

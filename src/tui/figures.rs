@@ -13,11 +13,6 @@ pub fn rate(tok_s: f32) -> String {
     }
 }
 
-/// `1 token`, `2 tokens`
-pub fn counted(n: usize, what: &str) -> String {
-    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
-}
-
 /// Seconds left or passed: `4 s`, `2 min 5 s`, `1 h 3 min`.
 pub fn duration(seconds: f64) -> String {
     let s = if seconds.is_finite() { seconds.max(0.0).round() as u64 } else { 0 };

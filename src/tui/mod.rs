@@ -36,7 +36,6 @@ mod wrap;
 
 pub use entry::answer_only;
 pub use failure::in_chat;
-pub use figures::counted;
 pub use keymap::{Keymap, KeymapError};
 pub use markdown::code_blocks;
 pub use options::{Catalog, CatalogEntry, Forecast, PullProgress, Resume, TuiOptions};

@@ -33,6 +33,8 @@ const FRAME_SSH: Duration = Duration::from_millis(83);
 const FIGURES_EVERY: Duration = Duration::from_millis(250);
 /// How often the time of an answer is drawn when nothing else changes.
 const TICK: Duration = Duration::from_secs(1);
+/// How long leaving waits for the engine, at the most.
+const LEAVE_WITHIN: Duration = Duration::from_millis(300);
 /// Events taken at once before the screen is drawn.
 const DRAIN: usize = 512;
 
@@ -129,7 +131,15 @@ impl Loop {
         }
         self.engine.cancel();
         self.engine.send(Command::Shutdown);
+        self.wait_for_the_engine().await;
+        terminal::drop_input();
         ended.map(|()| self.left)
+    }
+
+    /// A key pressed while the model's memory goes is the chat's still: after it, the shell would show a `^C`.
+    async fn wait_for_the_engine(&mut self) {
+        let gone = async { while self.events.recv().await.is_some() {} };
+        let _ = tokio::time::timeout(LEAVE_WITHIN, gone).await;
     }
 
     fn save_unfinished(&mut self) {

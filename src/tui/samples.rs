@@ -146,6 +146,7 @@ pub(super) fn figures() -> Snapshot {
         speed: SpeedFigures {
             now_tok_s: 14.2,
             mean_tok_s: 13.9,
+            settled_tok_s: 13.9,
             prefill_tok_s: 322.0,
             recent_token_ms: (0..40).map(|i| 60.0 + (i % 7) as f32 * 8.0).collect(),
             disk_bytes_s: 812_000_000,

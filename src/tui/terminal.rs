@@ -32,6 +32,11 @@ pub fn restore() {
     }
 }
 
+/// Forgets keys that were pressed and not read: they were for the chat, not for what comes after it.
+pub fn drop_input() {
+    let _ = rustix::termios::tcflush(rustix::stdio::stdin(), rustix::termios::QueueSelector::IFlush);
+}
+
 /// Restores when dropped: on return, on error and when a panic unwinds.
 pub struct Held;
 

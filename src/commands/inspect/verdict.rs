@@ -10,9 +10,9 @@ use crate::gguf::Gguf;
 use crate::model::Hyperparameters;
 use crate::model::architecture::{self, Architecture};
 use crate::size::format_size;
-use crate::tui::counted;
 
 use super::shown;
+use crate::words::counted;
 
 /// The family, and how the model runs or why it does not.
 pub(super) struct Verdict {
@@ -78,7 +78,7 @@ impl Verdict {
             Ok(runs) => {
                 line("shape", &runs.shape);
                 let [least, full, touched] = [runs.least_bytes, runs.full_bytes, runs.touched_bytes].map(format_size);
-                let [few, many] = [runs.least_context, runs.full_context].map(|n| counted(n as usize, "token"));
+                let [few, many] = [runs.least_context, runs.full_context].map(|n| counted(n, "token"));
                 line("runs", &format!("yes, in {least} at the least, with {few}; {full} holds all of it and {many}"));
                 line("reads", &format!("{touched} of weights for a token, less what is kept in memory"));
                 let chat = match (runs.has_template, runs.thinking) {
@@ -117,8 +117,12 @@ impl Verdict {
 /// `30 layers of width 576, 9 heads on 3 key/value heads of 64`, and what is odd.
 fn shape(hp: &Hyperparameters) -> String {
     let mut shape = format!(
-        "{} layers of width {}, {} heads on {} key/value heads of {}",
-        hp.layers, hp.width, hp.heads, hp.kv_heads, hp.key_dim
+        "{} of width {}, {} on {} of {}",
+        counted(hp.layers, "layer"),
+        hp.width,
+        counted(hp.heads, "head"),
+        counted(hp.kv_heads, "key/value head"),
+        hp.key_dim
     );
     let mut add = |text: String| {
         shape.push_str(", ");
@@ -135,7 +139,10 @@ fn shape(hp: &Hyperparameters) -> String {
         convolutions => add(format!("{convolutions} of the layers short convolutions")),
     }
     if let (Some(window), count @ 1..) = (hp.window, hp.kinds.iter().filter(|kind| kind.is_windowed).count()) {
-        add(format!("{count} of the layers see {window} tokens back"));
+        add(format!(
+            "{} {window} tokens back",
+            if count == 1 { "1 of the layers sees".to_owned() } else { format!("{count} of the layers see") }
+        ));
     }
     if let Some(experts) = hp.experts {
         let shared = if experts.shared_ffn > 0 { " and a shared one" } else { "" };

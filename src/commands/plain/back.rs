@@ -6,6 +6,7 @@ use super::conversation::Conversation;
 use crate::engine::protocol::{FinishReason, Role};
 use crate::session::export;
 use crate::tui::{answer_only, code_blocks};
+use crate::words::counted;
 
 impl Conversation {
     /// Goes on with the last answer; where the context was full, without the oldest messages.
@@ -48,7 +49,7 @@ impl Conversation {
             }
         };
         self.branch_off(messages);
-        writeln!(out, "{messages} messages, in a branch of its own")
+        writeln!(out, "{}, in a branch of its own", counted(messages, "message"))
     }
 
     /// Keeps the first so many messages, in a saved chat of its own where chats are saved.
@@ -83,7 +84,7 @@ impl Conversation {
             return writeln!(remarks, "there is nothing of that number to copy");
         };
         match self.store.keep_copy(&text) {
-            Ok(path) => writeln!(out, "{} bytes in {}", text.len(), path.display()),
+            Ok(path) => writeln!(out, "{} in {}", counted(text.len(), "byte"), path.display()),
             Err(error) => writeln!(remarks, "{error}"),
         }
     }

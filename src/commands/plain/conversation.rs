@@ -15,7 +15,8 @@ use crate::engine::protocol::{
 };
 use crate::session::{self, ChatMessage, OpenChat, Record, Store};
 use crate::size::{format_budget, format_size};
-use crate::tui::{counted, in_chat};
+use crate::tui::in_chat;
+use crate::words::counted;
 
 /// What comes after a line.
 pub(super) enum Next {
@@ -115,6 +116,13 @@ impl Conversation {
             self.save(Record::Truncate { messages: self.messages.len() });
         }
         taken
+    }
+
+    /// Tokens that the context holds now.
+    pub(super) fn context(&self) -> u32 {
+        let snapshots = self.engine.snapshots();
+        let now = snapshots.borrow().context;
+        if now > 0 { now } else { self.model.as_ref().map_or(0, |model| model.context) }
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -232,7 +240,7 @@ impl Conversation {
                     writeln!(remarks, "{}", told(warning))?;
                 }
                 if person {
-                    writeln!(remarks, "{}. /help lists the commands.", describe_model(&info))?;
+                    writeln!(remarks, "{}. /help lists the commands.", describe_model(&info, info.context))?;
                 }
                 self.model = Some(*info);
                 self.before = None;
@@ -340,21 +348,20 @@ fn remark_failure(failure: &Failure, remarks: &mut impl Write) -> io::Result<()>
     details(failure).try_for_each(|line| writeln!(remarks, "  {line}"))
 }
 
-pub(super) fn describe_model(model: &ModelInfo) -> String {
+pub(super) fn describe_model(model: &ModelInfo, context: u32) -> String {
     format!(
-        "{}, {}, {} layers, {}, context {}",
+        "{}, {}, {}, {}, context {context}",
         model.name,
         model.quantization,
-        model.layers,
+        counted(model.layers, "layer"),
         format_size(model.weights_bytes),
-        model.context
     )
 }
 
 pub(super) fn describe_answer(stats: &GenerationStats) -> String {
     format!(
         "{}, {:.1} tok/s, the first after {:.1} s, {} read",
-        counted(stats.generated_tokens as usize, "token"),
+        counted(stats.generated_tokens, "token"),
         stats.decode_tok_s,
         stats.ttft_s,
         format_size(stats.prefill_streamed_bytes + stats.decode_streamed_bytes)

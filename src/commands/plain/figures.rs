@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::conversation::{Conversation, describe_answer, describe_model};
 use crate::engine::protocol::Snapshot;
 use crate::size::{format_budget, format_size};
-use crate::tui::counted;
+use crate::words::counted;
 
 impl Conversation {
     /// What `/stats`, `/memory`, `/layers` and `/speed` show.
@@ -22,7 +22,7 @@ impl Conversation {
 
     fn stats(&self, out: &mut impl Write) -> io::Result<()> {
         if let Some(model) = &self.model {
-            writeln!(out, "model: {}", describe_model(model))?;
+            writeln!(out, "model: {}", describe_model(model, self.context()))?;
         }
         let snapshots = self.engine.snapshots();
         let snapshot = snapshots.borrow().clone();
@@ -49,7 +49,7 @@ impl Conversation {
 
 fn memory(snapshot: &Snapshot, out: &mut impl Write) -> io::Result<()> {
     let m = &snapshot.memory;
-    let least = format!("least budget, {}", counted(m.least_context as usize, "token"));
+    let least = format!("least budget, {}", counted(m.least_context, "token"));
     for (name, bytes) in [
         ("weights pinned", m.pinned_bytes),
         ("weights in the ring", m.ring_bytes),

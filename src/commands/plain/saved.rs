@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::conversation::Conversation;
 use crate::engine::protocol::Command;
 use crate::session::{Record, export};
-use crate::tui::counted;
+use crate::words::counted;
 
 impl Conversation {
     /// The commands about saved chats.

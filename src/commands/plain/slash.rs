@@ -13,7 +13,7 @@ use crate::sanitize::sanitize;
 use crate::size::{BudgetChange, format_size, parse_budget_change};
 use crate::small_file;
 use crate::suggest::closest;
-use crate::tui::counted;
+use crate::words::counted;
 
 /// The commands, with what each does, in the order of `/help`.
 const COMMANDS: &[(&str, &str)] = &[
@@ -164,7 +164,7 @@ impl Conversation {
     fn switch_model(&mut self, name: &str, out: &mut impl Write, remarks: &mut impl Write) -> io::Result<()> {
         if name.is_empty() {
             return match &self.model {
-                Some(model) => writeln!(out, "{}", describe_model(model)),
+                Some(model) => writeln!(out, "{}", describe_model(model, self.context())),
                 None => writeln!(out, "no model is loaded"),
             };
         }
@@ -187,7 +187,7 @@ impl Conversation {
         if text.is_empty() {
             let (held, budget) = (format_size(memory.rss_bytes), format_size(memory.budget_bytes));
             let (least, full) = (format_size(memory.least_bytes), format_size(memory.full_bytes));
-            let with = counted(memory.least_context as usize, "token");
+            let with = counted(memory.least_context, "token");
             return writeln!(
                 out,
                 "{held} of {budget} held; {least} is the least, with {with}; {full} holds everything"

@@ -2,6 +2,7 @@
 //!
 //! Not responsible for keys (`keymap`, `update`) or completion (`completion`).
 
+use crate::words::counted;
 mod history;
 mod rows;
 
@@ -137,9 +138,9 @@ impl Composer {
     pub fn paste(&mut self, text: String) {
         let lines = text.lines().count();
         let what = if lines > FOLD_LINES {
-            format!("{lines} lines")
+            counted(lines, "line")
         } else if text.len() > FOLD_CHARS {
-            format!("{} characters", text.chars().count())
+            counted(text.chars().count(), "character")
         } else {
             return self.insert(&text);
         };

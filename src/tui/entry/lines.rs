@@ -7,9 +7,9 @@ use super::{Body, Entry, NoteKind};
 use crate::engine::protocol::{FinishReason, GenerationStats, Role};
 use crate::session::ChatMessage;
 use crate::size::format_size;
-use crate::tui::figures::counted;
 use crate::tui::markdown::{self, Block, Look};
 use crate::tui::wrap::{Break, Run, text_width, truncate, wrap};
+use crate::words::counted;
 
 const INDENT: &str = "  ";
 
@@ -103,12 +103,13 @@ fn title(thought: &str, over: bool, columns: usize, page: Page) -> Option<Line<'
     if words == 0 && over {
         return None;
     }
+    let words = counted(words, "word");
     let glyphs = page.look.glyphs;
     let mark = if page.unfold { glyphs.unfolded } else { glyphs.folded };
     let title = match (over, page.unfold) {
-        (false, _) => format!("{mark} thinking, {words} words so far"),
-        (true, true) => format!("{mark} thought, {words} words"),
-        (true, false) => format!("{mark} thought, {words} words (/think unfolds)"),
+        (false, _) => format!("{mark} thinking, {words} so far"),
+        (true, true) => format!("{mark} thought, {words}"),
+        (true, false) => format!("{mark} thought, {words} (/think unfolds)"),
     };
     Some(Line::styled(truncate(&title, columns, glyphs.ellipsis), page.look.theme.dim))
 }
@@ -137,7 +138,7 @@ pub fn summary(stats: &GenerationStats, dot: &str) -> String {
     let read = stats.prefill_streamed_bytes + stats.decode_streamed_bytes;
     format!(
         "{} {dot} {} tok/s {dot} first after {:.1} s {dot} {} read",
-        counted(stats.generated_tokens as usize, "token"),
+        counted(stats.generated_tokens, "token"),
         crate::tui::figures::rate(stats.decode_tok_s as f32),
         stats.ttft_s,
         format_size(read),
@@ -155,7 +156,7 @@ fn footer(message: &ChatMessage, live: bool, columns: usize, look: Look) -> Vec<
         Some(FinishReason::ContextFull) => {
             parts.push(match message.stats.as_ref().map_or(0, |s| s.context_by_budget) {
                 0 => "context full".to_owned(),
-                tokens => format!("context full: the budget leaves room for {tokens} tokens"),
+                tokens => format!("context full: the budget leaves room for {}", counted(tokens, "token")),
             })
         }
         Some(FinishReason::Stop) | None => {}

@@ -59,6 +59,12 @@ impl Transcript {
         None
     }
 
+    /// How often the text looked for was said.
+    pub fn hits(&self) -> usize {
+        let wanted = self.find.as_deref().unwrap_or_default();
+        self.entries.iter().map(|entry| count_in(entry.text(), wanted)).sum()
+    }
+
     /// Whether the last step of the search went around the end.
     pub fn found_around(&self) -> bool {
         self.around
@@ -81,6 +87,16 @@ impl Transcript {
 /// Whether `text` contains `wanted`, letters' case aside.
 fn contains(text: &str, wanted: &str) -> bool {
     find_in(text, wanted).is_some()
+}
+
+/// How often `wanted` stands in `text`, ASCII letters' case aside.
+fn count_in(mut text: &str, wanted: &str) -> usize {
+    let mut count = 0;
+    while let Some(at) = find_in(text, wanted) {
+        count += 1;
+        text = &text[at + wanted.len()..];
+    }
+    count
 }
 
 /// Where `wanted` begins in `text`, ASCII letters' case aside.

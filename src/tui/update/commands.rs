@@ -15,6 +15,7 @@ use crate::tui::overlay::{Overlay, Panel, Picker};
 use crate::tui::picker;
 use crate::tui::slash::Slash;
 use crate::tui::theme::Theme;
+use crate::words::counted;
 
 pub(super) fn run(app: &mut App, slash: Slash, argument: &str) -> Effects {
     let number = argument.parse::<usize>().ok();
@@ -211,7 +212,8 @@ fn find(app: &mut App, argument: &str) {
     // The latest place first: what was just said is what is looked for.
     app.finding = app.transcript.find_next(false);
     app.status = Some(if app.finding {
-        "n: further back, N: further on, v: in $PAGER, Esc: done".to_owned()
+        let hits = counted(app.transcript.hits(), "hit");
+        format!("{hits}; n: further back, N: further on, v: in $PAGER, Esc: done")
     } else {
         "not found".to_owned()
     });
@@ -251,8 +253,14 @@ fn stats(app: &mut App) {
     let mut rows = Vec::new();
     if let Some(info) = app.info() {
         rows.push(format!(
-            "{} ({}, {}), {} layers, {} threads, {} {:?}",
-            info.name, info.architecture, info.quantization, info.layers, info.threads, info.isa, info.kernel
+            "{} ({}, {}), {}, {}, {} {:?}",
+            info.name,
+            info.architecture,
+            info.quantization,
+            counted(info.layers, "layer"),
+            counted(info.threads, "thread"),
+            info.isa,
+            info.kernel
         ));
         if let Some(own_name) = info.own_name.as_ref().filter(|own_name| **own_name != info.name) {
             rows.push(format!("the file calls itself {own_name}"));
@@ -277,7 +285,7 @@ fn stats(app: &mut App) {
         format_size(m.rss_bytes),
         format_size(m.peak_rss_bytes),
         format_size(m.least_bytes),
-        figures::counted(m.least_context as usize, "token"),
+        counted(m.least_context, "token"),
         format_size(m.full_bytes)
     ));
     rows.push(format!(
@@ -292,12 +300,11 @@ fn stats(app: &mut App) {
     let last = app.transcript.entries().iter().rev().filter_map(Entry::as_message).find_map(|m| m.stats.as_deref());
     if let Some(last) = last {
         rows.push(format!("last answer: {}", summary(last, app.glyphs.dot)));
-        let passes =
-            if last.prefill_passes == 1 { "1 pass".to_owned() } else { format!("{} passes", last.prefill_passes) };
         rows.push(format!(
-            "its prompt: {} tokens, {} of them known already, {passes}, {} read, {} tok/s; {:.0}% of its time waiting for the disk",
-            last.prompt_tokens,
+            "its prompt: {}, {} known already, {}, {} read, {} tok/s; {:.0}% of its time waiting for the disk",
+            counted(last.prompt_tokens, "token"),
             last.reused_tokens,
+            counted(last.prefill_passes, "pass"),
             format_size(last.prefill_streamed_bytes),
             figures::rate(last.prefill_tok_s as f32),
             last.stall_fraction * 100.0

@@ -5,9 +5,9 @@ use crate::engine::protocol::{Command, FinishReason, GenerationStats, Message, M
 use crate::session::{ChatMessage, Record, to_drop};
 use crate::tui::app::{Answer, App, CONTEXT_BY_BUDGET, Model, Then};
 use crate::tui::entry::Entry;
-use crate::tui::figures::counted;
 use crate::tui::message::{Effect, Job};
 use crate::tui::slash::Slash;
+use crate::words::counted;
 
 /// How the note begins that tells of messages no longer sent.
 const DROPPED: &str = "The context of ";
@@ -186,7 +186,7 @@ pub(super) fn finished(app: &mut App, reason: Option<FinishReason>, stats: Optio
             0 => (app.context(), app.context_bound()),
             context => (context, CONTEXT_BY_BUDGET),
         };
-        let context = counted(context as usize, "token");
+        let context = counted(context, "token");
         let text = format!(
             "The context of {context}{bound} is full. /continue drops the oldest messages and goes on; /clear begins anew."
         );
@@ -239,7 +239,7 @@ pub(super) fn drop_oldest(app: &mut App) -> Option<Effects> {
     let replaces_last = app.answer.take().is_some_and(|a| a.replaces_last);
     let text = format!(
         "The context of {}{} is full: the {} oldest messages are no longer sent to the model. They stay in this chat.",
-        counted(app.context() as usize, "token"),
+        counted(app.context(), "token"),
         app.context_bound(),
         app.dropped
     );

@@ -1,5 +1,6 @@
 //! What each message does to the state: pure but for the state itself; everything outside is asked for as an effect.
 
+use crate::words::counted;
 mod budget;
 mod commands;
 mod conversation;
@@ -84,7 +85,7 @@ fn refuse_paste(app: &mut App, bytes: usize) {
     let (came, most) = (format_size(bytes as u64), format_size(app.most_pasted_bytes() as u64));
     let context = match app.context() {
         0 => String::new(),
-        tokens => format!("; the context holds {tokens} tokens"),
+        tokens => format!("; the context holds {}", counted(tokens, "token")),
     };
     let text = format!("A paste of {came} was left out: a message takes {most} at the most{context}.");
     error(app, text);

@@ -5,11 +5,11 @@ use crate::session::OpenChat;
 use crate::tui::app::{App, Model, Pull, Then};
 use crate::tui::completion;
 use crate::tui::entry::Entry;
-use crate::tui::figures::counted;
 use crate::tui::message::{Effect, Job, Reply};
 use crate::tui::options::PullProgress;
 use crate::tui::overlay::Overlay;
 use crate::tui::picker;
+use crate::words::counted;
 
 /// More text than this is dropped by many terminals when it comes for the clipboard.
 pub const CLIPBOARD_LIMIT: usize = 74_994;
@@ -137,10 +137,11 @@ pub(super) fn reply(app: &mut App, reply: Reply) -> Effects {
         Reply::Copied { bytes } => {
             app.status = Some(if bytes > CLIPBOARD_LIMIT {
                 format!(
-                    "sent {bytes} bytes to the terminal's clipboard; many terminals take no more than {CLIPBOARD_LIMIT}"
+                    "sent {} to the terminal's clipboard; many terminals take no more than {CLIPBOARD_LIMIT}",
+                    counted(bytes, "byte")
                 )
             } else {
-                format!("sent {bytes} bytes to the terminal's clipboard")
+                format!("sent {} to the terminal's clipboard", counted(bytes, "byte"))
             });
         }
         Reply::Failed(message) => error(app, message),
@@ -164,7 +165,7 @@ fn opened(app: &mut App, chat: OpenChat) {
         app.transcript.push(Entry::message(message));
     }
     if chat.skipped_lines > 0 {
-        notice(app, format!("{} damaged lines of this chat were left out", chat.skipped_lines));
+        notice(app, format!("left out of this chat: {}", counted(chat.skipped_lines, "damaged line")));
     }
     app.transcript.follow();
 }

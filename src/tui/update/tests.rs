@@ -381,6 +381,7 @@ fn a_search_goes_through_the_chat_and_ends_with_another_key() {
     }
     crate::tui::view::prepare(&mut app);
     enter(&mut app, "/find bridges");
+    assert!(app.status.as_ref().is_some_and(|s| s.starts_with("3 hits; n: ")), "{:?}", app.status);
     let shown = |app: &App| app.transcript.window().map(|l| l.to_string()).collect::<String>();
     assert!(shown(&app).contains("question 14"), "{}", shown(&app));
     press(&mut app, "n");

@@ -9,9 +9,10 @@ use super::put;
 use crate::engine::protocol::Phase;
 use crate::size::format_size;
 use crate::tui::app::{App, Model, Pull};
-use crate::tui::figures::{byte_rate, counted, duration};
+use crate::tui::figures::{byte_rate, duration};
 use crate::tui::keymap::Action;
 use crate::tui::wrap::{text_width, truncate};
+use crate::words::counted;
 
 /// In the edge of the box.
 pub(super) fn draw_edge(frame: &mut Frame, app: &App, area: Rect) {
@@ -83,11 +84,13 @@ fn activity(app: &App) -> Option<(String, bool)> {
             format!("reading prompt {done_tokens}/{total_tokens} {dot} layer {layer}/{layers}{left}")
         }
         Phase::Decode if ours => {
-            format!("answering {dot} {}", counted(app.snapshot.speed.generated_tokens as usize, "token"))
+            format!("answering {dot} {}", counted(app.snapshot.speed.generated_tokens, "token"))
         }
         _ => match answer.prompt_tokens {
-            Some((tokens, 0)) => format!("reading prompt of {tokens} tokens"),
-            Some((tokens, reused)) => format!("reading prompt of {tokens} tokens, {reused} known already"),
+            Some((tokens, 0)) => format!("reading prompt of {}", counted(tokens, "token")),
+            Some((tokens, reused)) => {
+                format!("reading prompt of {}, {reused} known already", counted(tokens, "token"))
+            }
             None => "preparing the prompt".to_owned(),
         },
     };

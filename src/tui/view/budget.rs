@@ -8,11 +8,12 @@ use super::put_lines;
 use crate::engine::protocol::Budget;
 use crate::size::format_size;
 use crate::tui::app::App;
-use crate::tui::figures::{counted, rate};
+use crate::tui::figures::rate;
 use crate::tui::forecast::outlook;
 use crate::tui::overlay::BudgetEditor;
 use crate::tui::update::{edited, edited_bytes, within};
 use crate::tui::wrap::{Break, Run, text_width, wrap};
+use crate::words::counted;
 
 /// The slider's row, from the top.
 const SLIDER_ROW: u16 = 3;
@@ -99,7 +100,7 @@ fn forecast(app: &App, budget: Budget, bytes: u64) -> Vec<Line<'static>> {
     let m = &app.snapshot.memory;
     let t = &app.theme;
     let Some(context) = app.context_with(bytes) else {
-        let in_use = counted(app.snapshot.context_used.max(1) as usize, "token");
+        let in_use = counted(app.snapshot.context_used.max(1), "token");
         let why = match app.load.context {
             Some(_) => format!("under the least that runs, {}", format_size(m.least_bytes)),
             None => format!("under the least for the {in_use} in use"),
@@ -134,15 +135,13 @@ fn forecast(app: &App, budget: Budget, bytes: u64) -> Vec<Line<'static>> {
 fn context_line(app: &App, budget: Budget, bytes: u64, context: u32) -> Line<'static> {
     let most = app.info().map_or(0, |info| info.context_most);
     match budget {
-        Budget::Least => {
-            Line::raw(format!("context: up to {}, and the budget grows with it", counted(most as usize, "token")))
-        }
+        Budget::Least => Line::raw(format!("context: up to {}, and the budget grows with it", counted(most, "token"))),
         _ if context < most => {
-            let held = counted(context as usize, "token");
+            let held = counted(context, "token");
             // With less than the least begins with, a chat is soon full.
             let style = if bytes < app.snapshot.memory.least_bytes { app.theme.warn } else { app.theme.text };
             Line::styled(format!("context: {held}, of {most} with more"), style)
         }
-        _ => Line::raw(format!("context: {}", counted(most as usize, "token"))),
+        _ => Line::raw(format!("context: {}", counted(most, "token"))),
     }
 }

@@ -8,6 +8,7 @@ use super::put;
 use crate::tui::app::{App, Model};
 use crate::tui::figures;
 use crate::tui::wrap::{text_width, truncate};
+use crate::words::counted;
 
 pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect) {
     let mut right = Vec::new();
@@ -34,7 +35,7 @@ fn model(app: &App) -> String {
         Model::Loading { path, .. } => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         Model::Ready(info) => {
             let dot = app.glyphs.dot;
-            format!("{} {dot} {} {dot} {} layers", info.name, info.quantization, info.layers)
+            format!("{} {dot} {} {dot} {}", info.name, info.quantization, counted(info.layers, "layer"))
         }
     }
 }

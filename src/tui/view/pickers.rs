@@ -8,11 +8,12 @@ use ratatui::text::{Line, Span};
 use super::{put, put_lines};
 use crate::size::{format_budget, format_size};
 use crate::tui::app::App;
-use crate::tui::figures::{counted, rate};
+use crate::tui::figures::rate;
 use crate::tui::options::CatalogEntry;
 use crate::tui::overlay::Picker;
 use crate::tui::picker;
 use crate::tui::wrap::{Break, Run, text_width, truncate, wrap};
+use crate::words::counted;
 
 /// Rows say less on narrower screens.
 const NARROW: u16 = 64;

@@ -31,11 +31,10 @@ pub(super) fn sparkline(app: &App, columns: usize) -> String {
 /// `92% of the bound (disk)`
 pub(super) fn bound(app: &App) -> String {
     let s = &app.snapshot.speed;
-    let speed = if s.mean_tok_s > 0.0 { s.mean_tok_s } else { s.now_tok_s };
-    if s.bound_tok_s <= 0.0 || speed <= 0.0 {
+    if s.bound_tok_s <= 0.0 || s.settled_tok_s <= 0.0 {
         return "bound not known yet".to_owned();
     }
-    let share = format!("{:.0}% of the bound", speed / s.bound_tok_s * 100.0);
+    let share = format!("{:.0}% of the bound", s.settled_tok_s / s.bound_tok_s * 100.0);
     match s.limiter {
         Limiter::Unknown => share,
         limiter => format!("{share} ({})", limiter.name()),

@@ -7,9 +7,10 @@ use ratatui::text::{Line, Span};
 use super::{layer_page, memory, put_lines, speed};
 use crate::size::{format_budget, format_size};
 use crate::tui::app::App;
-use crate::tui::figures::{byte_rate, counted, rate};
+use crate::tui::figures::{byte_rate, rate};
 use crate::tui::overlay::{Panel, SortBy};
 use crate::tui::wrap::truncate;
+use crate::words::counted;
 
 pub(super) fn draw(frame: &mut Frame, app: &App, area: Rect, panel: Panel, layer: usize, sort: SortBy) {
     let body = body(area);
@@ -65,7 +66,7 @@ fn memory_lines(app: &App, columns: u16) -> Vec<Line<'static>> {
     let figure = |bytes: u64| if app.info().is_some() { format_size(bytes) } else { memory::known(bytes, format_size) };
     let row = |name: &str, bytes: u64| Line::raw(format!("  {}{:>10}", name_cell(app, name, columns), figure(bytes)));
     lines.push(row("together", sum));
-    let least = format!("least budget, {}", counted(m.least_context as usize, "token"));
+    let least = format!("least budget, {}", counted(m.least_context, "token"));
     lines.push(Line::default());
     for (name, bytes) in [
         ("held, says the kernel (rss)", m.rss_bytes),
