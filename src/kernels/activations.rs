@@ -5,10 +5,13 @@
 //! block's outlier leaves few bits to its other elements. A block's scale is its largest magnitude / 32512 (/ 127 with one
 //! plane); elements are rounded to the nearest integer, ties to even, those that leave a low part of -128 to the next.
 //! Sums of the integers come along: a weight format with a zero point or a minimum needs them.
+//!
+//! AVX2 has no sum of four products of bytes, and takes the integers of many positions as words of 16 bits: two products
+//! of those at once do the work of four of bytes, half of them with each plane.
 
 use super::multiversion::compiled_for_each_isa;
-use super::planes::{One, Planes, Two};
-use super::{Arithmetic, Kernels, Pool};
+use super::planes::{Integers, IntegersOut, One, Planes, Two, Words};
+use super::{Arithmetic, Isa, Kernels, Pool};
 use crate::gguf::TensorType;
 
 /// The form in which a weight type meets the activations.
@@ -45,9 +48,7 @@ fn forms(kernels: Kernels, types: &[TensorType]) -> [bool; 3] {
 #[derive(Default)]
 pub(super) struct Q32 {
     /// (blocks, positions, 32)
-    pub high: Vec<i8>,
-    /// (blocks, positions, 32); nothing with one plane
-    pub low: Vec<i8>,
+    pub integers: Integers,
     /// (blocks, positions)
     pub scale: Vec<f32>,
     /// (blocks, positions): the scale times the sum of the integers
@@ -64,9 +65,7 @@ type SumsOf16 = [[i16; 16]; 2];
 #[derive(Default)]
 pub(super) struct Q256 {
     /// (blocks, positions, 256)
-    pub high: Vec<i8>,
-    /// (blocks, positions, 256); nothing with one plane
-    pub low: Vec<i8>,
+    pub integers: Integers,
     /// (blocks, positions)
     pub scale: Vec<f32>,
     /// (blocks, positions, 16): -4 times the sum of each 16 integers
@@ -107,7 +106,6 @@ impl Activations {
         let room = forms(kernels, types);
         let elements = |form: Form| if room[form as usize] { max_k * max_positions } else { 0 };
         let (n32, n256) = (elements(Form::Q32).div_ceil(32), elements(Form::Q256) / 256);
-        let low = planes(kernels) - 1;
         Self {
             kernels,
             max_k,
@@ -118,15 +116,13 @@ impl Activations {
             prepared: [false; 3],
             f32s: vec![0.0; elements(Form::F32)],
             q32: Q32 {
-                high: vec![0; n32 * 32],
-                low: vec![0; low * n32 * 32],
+                integers: Integers::new(n32 * 32, planes(kernels)),
                 scale: vec![0.0; n32],
                 sum: vec![0.0; n32],
                 zero: vec![0; n32],
             },
             q256: Q256 {
-                high: vec![0; n256 * 256],
-                low: vec![0; low * n256 * 256],
+                integers: Integers::new(n256 * 256, planes(kernels)),
                 scale: vec![0.0; n256],
                 zero: vec![0; n256 * 16],
                 sums32: vec![[[0; 8]; 2]; n256],
@@ -176,7 +172,8 @@ impl Activations {
         self.prepared = forms(self.kernels, types);
         assert!((0..3).all(|form| self.room[form] || !self.prepared[form]), "no room for activations for {types:?}");
         let [f32s, q32, q256] = self.prepared;
-        let (isa, planes) = (self.kernels.isa, planes(self.kernels));
+        let isa = self.kernels.isa;
+        let (planes, words) = (planes(self.kernels), self.has_words());
         let writer = Writer::new(self, x);
         pool.for_each_chunk(positions, 1, &|_, mine| {
             for position in mine {
@@ -186,19 +183,26 @@ impl Activations {
                     if f32s {
                         writer.copy(position);
                     }
-                    match (q32, planes) {
-                        (false, _) => {}
-                        (true, 1) => write_q32::<One>(isa, &writer, position),
-                        (true, _) => write_q32::<Two>(isa, &writer, position),
+                    match (planes, words) {
+                        _ if !q32 => {}
+                        (1, _) => write_q32::<One>(isa, &writer, position),
+                        (_, false) => write_q32::<Two>(isa, &writer, position),
+                        (_, true) => write_q32::<Words>(isa, &writer, position),
                     }
-                    match (q256, planes) {
-                        (false, _) => {}
-                        (true, 1) => write_q256::<One>(isa, &writer, position),
-                        (true, _) => write_q256::<Two>(isa, &writer, position),
+                    match (planes, words) {
+                        _ if !q256 => {}
+                        (1, _) => write_q256::<One>(isa, &writer, position),
+                        (_, false) => write_q256::<Two>(isa, &writer, position),
+                        (_, true) => write_q256::<Words>(isa, &writer, position),
                     }
                 }
             }
         });
+    }
+
+    /// Whether the integers are words.
+    pub(super) fn has_words(&self) -> bool {
+        self.kernels.isa == Isa::Avx2 && planes(self.kernels) == 2 && self.positions > 1
     }
 
     /// Whether the activations are there in this form.
@@ -207,21 +211,14 @@ impl Activations {
     }
 }
 
-/// Where the planes of integers are.
-#[derive(Clone, Copy)]
-struct PlanePointers {
-    high: *mut i8,
-    low: *mut i8,
-}
-
 /// Where the threads of one `prepare` write: each its own positions, which lie apart in every buffer.
 struct Writer<'a> {
     x: &'a [f32],
     positions: usize,
     k: usize,
     f32s: *mut f32,
-    q32: (PlanePointers, *mut f32, *mut f32, *mut i32),
-    q256: (PlanePointers, *mut f32, *mut i32, *mut SumsOf32, *mut SumsOf16),
+    q32: (IntegersOut, *mut f32, *mut f32, *mut i32),
+    q256: (IntegersOut, *mut f32, *mut i32, *mut SumsOf32, *mut SumsOf16),
 }
 
 // SAFETY: the pointers are written through only by the unsafe functions below, which ask for positions of one's own.
@@ -236,14 +233,9 @@ impl<'a> Writer<'a> {
             positions: to.positions,
             k: to.k,
             f32s: to.f32s.as_mut_ptr(),
-            q32: (
-                PlanePointers { high: a.high.as_mut_ptr(), low: a.low.as_mut_ptr() },
-                a.scale.as_mut_ptr(),
-                a.sum.as_mut_ptr(),
-                a.zero.as_mut_ptr(),
-            ),
+            q32: (IntegersOut::new(&mut a.integers), a.scale.as_mut_ptr(), a.sum.as_mut_ptr(), a.zero.as_mut_ptr()),
             q256: (
-                PlanePointers { high: b.high.as_mut_ptr(), low: b.low.as_mut_ptr() },
+                IntegersOut::new(&mut b.integers),
                 b.scale.as_mut_ptr(),
                 b.zero.as_mut_ptr(),
                 b.sums32.as_mut_ptr(),
@@ -304,15 +296,15 @@ fn sum<const N: usize>(q: &[i8; N]) -> i32 {
 /// As [`Writer::copy`].
 #[inline(always)]
 unsafe fn q32_blocks<P: Planes>(writer: &Writer<'_>, position: usize) {
-    let (planes, scale, scaled_sum, zero) = writer.q32;
+    let (integers, scale, scaled_sum, zero) = writer.q32;
     for (block, x) in writer.row(position).as_chunks::<32>().0.iter().enumerate() {
         let at = block * writer.positions + position;
         // SAFETY: block `at` is this position's alone, and room was made for it.
         unsafe {
-            let high = &mut *planes.high.add(at * 32).cast::<[i8; 32]>();
-            let low = if P::COUNT == 2 { &mut *planes.low.add(at * 32).cast() } else { &mut [0; 32] };
-            let d = quantise::<P, 32>(x, high, low);
-            let s = P::join(sum(high), sum(low));
+            let (mut high, mut low) = ([0; 32], [0; 32]);
+            let d = quantise::<P, 32>(x, &mut high, &mut low);
+            integers.write::<P, 32>(at, &high, &low);
+            let s = P::join(sum(&high), sum(&low));
             *scale.add(at) = d;
             *scaled_sum.add(at) = d * s as f32;
             *zero.add(at) = -8 * s;
@@ -338,14 +330,14 @@ fn order_sums(s: &[i16; 16], sums32: &mut [i16; 8], sums16: &mut [i16; 16]) {
 /// As [`Writer::copy`].
 #[inline(always)]
 unsafe fn q256_blocks<P: Planes>(writer: &Writer<'_>, position: usize) {
-    let (planes, scale, zero, sums32, sums16) = writer.q256;
+    let (integers, scale, zero, sums32, sums16) = writer.q256;
     for (block, x) in writer.row(position).as_chunks::<256>().0.iter().enumerate() {
         let at = block * writer.positions + position;
         // SAFETY: block `at` is this position's alone, and room was made for it.
         unsafe {
-            let high = &mut *planes.high.add(at * 256).cast::<[i8; 256]>();
-            let low = if P::COUNT == 2 { &mut *planes.low.add(at * 256).cast() } else { &mut [0; 256] };
-            *scale.add(at) = quantise::<P, 256>(x, high, low);
+            let (mut high, mut low) = ([0; 256], [0; 256]);
+            *scale.add(at) = quantise::<P, 256>(x, &mut high, &mut low);
+            integers.write::<P, 256>(at, &high, &low);
             let zero = &mut *zero.add(at * 16).cast::<[i32; 16]>();
             let mut s = [[0_i16; 16]; 2];
             for i in 0..16 {
@@ -414,6 +406,18 @@ mod tests {
         }
     }
 
+    /// All of them, whatever their form.
+    fn integers(from: &Integers, words: bool) -> Vec<i32> {
+        let [high, low] = from.planes(0, from.len());
+        if !words {
+            let low = low.iter().chain(std::iter::repeat(&0));
+            return high.iter().zip(low).map(|(high, low)| i32::from(*high) * 256 + i32::from(*low)).collect();
+        }
+        // SAFETY: words have the room of both planes.
+        let words = unsafe { std::slice::from_raw_parts(from.words(), from.len()) };
+        words.as_chunks::<4>().0.iter().flat_map(|[a, c, b, d]| [a, b, c, d]).map(|word| i32::from(*word)).collect()
+    }
+
     #[test]
     fn every_isa_and_number_of_threads_quantises_to_the_same_bits() {
         let (k, positions) = (1024, 5);
@@ -432,8 +436,11 @@ mod tests {
             let scalar = quantised(arithmetic, Isa::Scalar, 1);
             assert_eq!(scalar.f32s, x);
             let acts = quantised(arithmetic, isa, 3);
-            assert!(acts.q32.high == scalar.q32.high && acts.q256.high == scalar.q256.high, "{}", isa.name());
-            assert!(acts.q32.low == scalar.q32.low && acts.q256.low == scalar.q256.low, "{}", isa.name());
+            for (ours, theirs) in
+                [(&acts.q32.integers, &scalar.q32.integers), (&acts.q256.integers, &scalar.q256.integers)]
+            {
+                assert!(integers(ours, acts.has_words()) == integers(theirs, false), "{}", isa.name());
+            }
             assert!(acts.q32.scale == scalar.q32.scale && acts.q256.scale == scalar.q256.scale, "{}", isa.name());
             assert!(acts.q32.sum == scalar.q32.sum && acts.q32.zero == scalar.q32.zero, "{}", isa.name());
             assert!(acts.q256.zero == scalar.q256.zero, "{}", isa.name());
@@ -447,10 +454,13 @@ mod tests {
         let acts = Activations::for_types(kernels, 512, 2, &[TensorType::Q4_K]);
         assert_eq!(acts.bytes(), 4 * (512 + 4 + 64 + 32 + 64));
         assert_eq!(acts.bytes(), Activations::bytes_for_types(kernels, 512, 2, &[TensorType::Q4_K]));
-        assert!(acts.f32s.is_empty() && acts.q32.high.is_empty());
+        assert!(acts.f32s.is_empty() && acts.q32.integers.len() == 0);
         let fast = Kernels::new(Arithmetic::Fast);
         let one_plane = Activations::for_types(fast, 512, 2, &[TensorType::Q4_K]);
-        assert_eq!((one_plane.bytes(), one_plane.q256.low.len()), (4 * (256 + 4 + 64 + 32 + 64), 0));
+        assert_eq!(
+            (one_plane.bytes(), one_plane.q256.integers.planes(0, 256)[1].len()),
+            (4 * (256 + 4 + 64 + 32 + 64), 0)
+        );
         let exact = Kernels::new(Arithmetic::Exact);
         assert_eq!(Activations::bytes_for(exact, 512, 2), 512 * 2 * 4);
     }

@@ -13,8 +13,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use super::activations::Form;
-use super::planes::{One, Two};
-use super::{Activations, Arithmetic, Cancel, Cancelled, Kernels, Pool};
+use super::{Activations, Cancel, Cancelled, Kernels, Pool};
 use crate::gguf::TensorType;
 use interleave::{Groups, Interleave};
 use split::{Portion, Split};
@@ -111,7 +110,7 @@ unsafe fn compute(
 ) -> bool {
     let row_bytes = task.weights.len() / task.rows;
     let positions = task.positions.unwrap_or(Positions { first: 0, step: 1, count: acts.positions });
-    let Some(kernel) = kernel(kernels, task.ty) else { return false };
+    let Some(kernel) = kernel(kernels, acts, task.ty) else { return false };
     let out = outs.get(task.out);
     // Returns false when cancelled.
     let multiply = |rows: Range<usize>, weights: &[u8]| {
@@ -159,12 +158,11 @@ unsafe fn compute(
     })
 }
 
-/// The kernel for a type, if it is one of weights.
-fn kernel(kernels: Kernels, ty: TensorType) -> Option<Kernel> {
-    match (Form::of(kernels.arithmetic, ty), kernels.arithmetic) {
-        (Form::F32, _) => Some(float::kernel(ty)),
-        (_, Arithmetic::Fast) => int8::kernel::<One>(kernels.isa, ty),
-        _ => int8::kernel::<Two>(kernels.isa, ty),
+/// The kernel for a type and activations like these, if it is one of weights.
+fn kernel(kernels: Kernels, acts: &Activations, ty: TensorType) -> Option<Kernel> {
+    match Form::of(kernels.arithmetic, ty) {
+        Form::F32 => Some(float::kernel(ty)),
+        Form::Q32 | Form::Q256 => int8::kernel(kernels, acts, ty),
     }
 }
 

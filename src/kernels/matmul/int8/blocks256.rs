@@ -5,11 +5,11 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::super::super::Activations;
 use super::super::super::activations::Q256;
-use super::super::super::planes::Planes;
 use super::super::blocks::{Blocks, Iq4Xs, Q2K, Q3K, Q4K, Q5K, Q6K};
 use super::super::tile::TILE_POSITIONS;
 use super::blocks32::{iq4_table, looked_up};
 use super::lanes::{Lanes, Rows};
+use super::operands::{Operands, pairs};
 use super::walk::Dots;
 
 /// What remains to be done when all sub-blocks of a super-block are through.
@@ -22,8 +22,8 @@ pub(super) struct Rest<L: Lanes> {
 /// The mins of the sub-blocks in pairs of 16 bits, in the order of the activations' sums.
 pub(super) enum Mins<L: Lanes> {
     None,
-    Of32([L::V; 4]),
-    Of16([L::V; 8]),
+    Of32([[L::V; 2]; 2]),
+    Of16([[L::V; 2]; 4]),
 }
 
 /// A format of super-blocks.
@@ -61,13 +61,6 @@ fn less_32<L: Lanes>(l: L, a: L::V) -> [L::F; 4] {
         l.to_f32(l.add(l.byte::<2>(a), offset)),
         l.to_f32(l.add(l.byte::<3>(a), offset)),
     ]
-}
-
-/// The bytes of a vector as pairs of 16 bits: 0 and 2, 1 and 3.
-#[inline(always)]
-fn pairs<L: Lanes>(l: L, a: L::V) -> [L::V; 2] {
-    let mask = l.splat(0x00ff_00ff);
-    [l.and(a, mask), l.and(l.shr::<8>(a), mask)]
 }
 
 /// `mask` applied to each vector shifted right by `N`.
@@ -108,16 +101,14 @@ impl Format for Q2K {
     #[inline(always)]
     fn visit<L: Lanes>(l: L, rows: &Rows, take: &mut impl Take<L>) -> Rest<L> {
         let both = l.words(rows, 0);
-        let mut mins = [both[0]; 8];
+        let mut mins = [[both[0]; 2]; 4];
         for half in 0..2 {
             let packed = [l.words(rows, 16 + half * 32), l.words(rows, 32 + half * 32)];
             let mut scales = [[l.zero(); 4]; 2];
             for i in 0..2 {
                 let both = both[half * 2 + i];
                 scales[i] = bytes(l, l.and(both, l.splat(0x0f0f_0f0f)));
-                let pair = pairs(l, l.and(l.shr::<4>(both), l.splat(0x0f0f_0f0f)));
-                mins[half * 4 + i * 2] = pair[0];
-                mins[half * 4 + i * 2 + 1] = pair[1];
+                mins[half * 2 + i] = pairs(l, l.and(l.shr::<4>(both), l.splat(0x0f0f_0f0f)));
             }
             let mask = 0x0303_0303;
             take.halves(half * 4, &shr_and::<L, 0>(l, packed, mask), [scales[0][0], scales[0][1]]);
@@ -173,8 +164,7 @@ fn scales_and_mins<L: Lanes>(l: L, rows: &Rows) -> ([[L::F; 4]; 2], Rest<L>) {
     let (six, low, two) = (l.splat(0x3f3f_3f3f), l.splat(0x0f0f_0f0f), l.splat(0x3030_3030));
     let last_scales = l.or(l.and(high, low), l.and(l.shr::<2>(scales), two));
     let last_mins = l.or(l.and(l.shr::<4>(high), low), l.and(l.shr::<2>(mins), two));
-    let (first, last) = (pairs(l, l.and(mins, six)), pairs(l, last_mins));
-    let mins = Mins::Of32([first[0], first[1], last[0], last[1]]);
+    let mins = Mins::Of32([pairs(l, l.and(mins, six)), pairs(l, last_mins)]);
     ([bytes(l, l.and(scales, six)), bytes(l, last_scales)], Rest { d: l.low_f16(d), m: l.high_f16(d), mins })
 }
 
@@ -309,32 +299,29 @@ fn pace<L: Lanes, B: Format>(l: L, rows: &Rows, sub: usize) {
 /// # Safety
 /// The activations have these blocks.
 #[inline(always)]
-unsafe fn add_whole<L: Lanes, B: Format, P: Planes, const U: usize>(
+unsafe fn add_whole<L: Lanes, B: Format, P: Operands, const U: usize>(
     l: L,
-    w: &[L::V; 8],
+    w: &P::Weights<L, 8>,
     scale: L::F,
     acts: &Q256,
     sub: usize,
     at: [usize; U],
     sums: &mut [L::F; U],
 ) {
-    let mut high: [&[[i8; 4]; 8]; U] = [&[[0; 4]; 8]; U];
-    let mut low = high;
-    let mut from = [l.splat(0); U];
+    let (mut first, mut from) = (at, [l.splat(0); U]);
     for u in 0..U {
-        // SAFETY: block `at` is there, as asked of the caller, and has 256 integers and 16 sums.
-        unsafe {
-            high[u] = &*acts.high.as_ptr().add(at[u] * 256 + sub * 32).cast();
-            if P::COUNT == 2 {
-                low[u] = &*acts.low.as_ptr().add(at[u] * 256 + sub * 32).cast();
-            }
-            if B::BITS == 8 && !L::SIGNED {
+        first[u] = at[u] * 256 + sub * 32;
+        if B::BITS == 8 && !L::SIGNED {
+            // SAFETY: block `at` is there, as asked of the caller, and has 16 sums.
+            let minus_4_sums = unsafe {
                 let zero = acts.zero.as_ptr().add(at[u] * 16 + sub * 2);
-                from[u] = start::<L, B>(l, *zero + *zero.add(1));
-            }
+                *zero + *zero.add(1)
+            };
+            from[u] = start::<L, B>(l, minus_4_sums);
         }
     }
-    let dots = l.dot_planes::<P, 8, U>(B::BITS, w, high, low, from);
+    // SAFETY: as above, and it has 256 integers.
+    let dots = unsafe { P::dot::<L, 8, U>(l, B::BITS, w, &acts.integers, first, from) };
     for u in 0..U {
         sums[u] = l.mul_add(l.to_f32(dots[u]), scale, sums[u]);
     }
@@ -345,39 +332,38 @@ unsafe fn add_whole<L: Lanes, B: Format, P: Planes, const U: usize>(
 /// # Safety
 /// As [`add_whole`].
 #[inline(always)]
-unsafe fn add_halves<L: Lanes, B: Format, P: Planes, const U: usize>(
+unsafe fn add_halves<L: Lanes, B: Format, P: Operands, const U: usize>(
     l: L,
-    w: &[L::V; 8],
+    w: &[P::Weights<L, 4>; 2],
     scales: [L::F; 2],
     acts: &Q256,
     sub: usize,
     at: [usize; U],
     sums: &mut [L::F; U],
 ) {
-    let w = w.as_chunks::<4>().0;
     // Kept in registers until both halves are through.
     let mut added = *sums;
     for half in 0..2 {
-        let mut high: [&[[i8; 4]; 4]; U] = [&[[0; 4]; 4]; U];
-        let mut low = high;
-        let mut from = [l.splat(0); U];
+        let (mut first, mut from) = (at, [l.splat(0); U]);
         for u in 0..U {
+            first[u] = at[u] * 256 + sub * 32 + half * 16;
             // SAFETY: as in `add_whole`.
-            unsafe {
-                let first = at[u] * 256 + sub * 32 + half * 16;
-                high[u] = &*acts.high.as_ptr().add(first).cast();
-                if P::COUNT == 2 {
-                    low[u] = &*acts.low.as_ptr().add(first).cast();
-                }
-                from[u] = start::<L, B>(l, *acts.zero.as_ptr().add(at[u] * 16 + sub * 2 + half));
-            }
+            from[u] = start::<L, B>(l, unsafe { *acts.zero.as_ptr().add(at[u] * 16 + sub * 2 + half) });
         }
-        let dots = l.dot_planes::<P, 4, U>(B::BITS, &w[half], high, low, from);
+        // SAFETY: as in `add_whole`.
+        let dots = unsafe { P::dot::<L, 4, U>(l, B::BITS, &w[half], &acts.integers, first, from) };
         for u in 0..U {
             added[u] = l.mul_add(l.to_f32(dots[u]), scales[half], added[u]);
         }
     }
     *sums = added;
+}
+
+/// The two halves of a sub-block's vectors.
+#[inline(always)]
+fn in_halves<L: Lanes, P: Operands>(l: L, w: &[L::V; 8]) -> [P::Weights<L, 4>; 2] {
+    let w = w.as_chunks::<4>().0;
+    [P::weights(l, &w[0]), P::weights(l, &w[1])]
 }
 
 /// The sub-blocks of one position.
@@ -390,22 +376,24 @@ struct Single<'a, L: Lanes, B, P> {
     kind: PhantomData<(B, P)>,
 }
 
-impl<L: Lanes, B: Format, P: Planes> Take<L> for Single<'_, L, B, P> {
+impl<L: Lanes, B: Format, P: Operands> Take<L> for Single<'_, L, B, P> {
     #[inline(always)]
     fn whole(&mut self, sub: usize, w: &[L::V; 8], scale: L::F) {
         pace::<L, B>(self.l, self.rows, sub);
+        let w = P::weights(self.l, w);
         let mut sum = [self.sum];
         // SAFETY: whoever makes a `Single` vouches for the block.
-        unsafe { add_whole::<L, B, P, 1>(self.l, w, scale, self.acts, sub, [self.at], &mut sum) };
+        unsafe { add_whole::<L, B, P, 1>(self.l, &w, scale, self.acts, sub, [self.at], &mut sum) };
         self.sum = sum[0];
     }
 
     #[inline(always)]
     fn halves(&mut self, sub: usize, w: &[L::V; 8], scales: [L::F; 2]) {
         pace::<L, B>(self.l, self.rows, sub);
+        let w = in_halves::<L, P>(self.l, w);
         let mut sum = [self.sum];
         // SAFETY: whoever makes a `Single` vouches for the block.
-        unsafe { add_halves::<L, B, P, 1>(self.l, w, scales, self.acts, sub, [self.at], &mut sum) };
+        unsafe { add_halves::<L, B, P, 1>(self.l, &w, scales, self.acts, sub, [self.at], &mut sum) };
         self.sum = sum[0];
     }
 }
@@ -431,24 +419,26 @@ fn blocks_at<const U: usize>(first: usize, mut positions: [usize; U]) -> [usize;
     positions
 }
 
-impl<L: Lanes, B: Format, P: Planes, const U: usize> Take<L> for Many<'_, L, B, P, U> {
+impl<L: Lanes, B: Format, P: Operands, const U: usize> Take<L> for Many<'_, L, B, P, U> {
     #[inline(always)]
     fn whole(&mut self, sub: usize, w: &[L::V; 8], scale: L::F) {
         pace::<L, B>(self.l, self.rows, sub);
+        let w = P::weights(self.l, w);
         for (sums, positions) in self.sums.as_chunks_mut().0.iter_mut().zip(self.positions.as_chunks::<U>().0) {
             let at = blocks_at(self.first, *positions);
             // SAFETY: whoever makes a `Many` vouches for the block and positions.
-            unsafe { add_whole::<L, B, P, U>(self.l, w, scale, self.acts, sub, at, sums) };
+            unsafe { add_whole::<L, B, P, U>(self.l, &w, scale, self.acts, sub, at, sums) };
         }
     }
 
     #[inline(always)]
     fn halves(&mut self, sub: usize, w: &[L::V; 8], scales: [L::F; 2]) {
         pace::<L, B>(self.l, self.rows, sub);
+        let w = in_halves::<L, P>(self.l, w);
         for (sums, positions) in self.sums.as_chunks_mut().0.iter_mut().zip(self.positions.as_chunks::<U>().0) {
             let at = blocks_at(self.first, *positions);
             // SAFETY: whoever makes a `Many` vouches for the block and positions.
-            unsafe { add_halves::<L, B, P, U>(self.l, w, scales, self.acts, sub, at, sums) };
+            unsafe { add_halves::<L, B, P, U>(self.l, &w, scales, self.acts, sub, at, sums) };
         }
     }
 }
@@ -458,27 +448,42 @@ impl<L: Lanes, B: Format, P: Planes, const U: usize> Take<L> for Many<'_, L, B, 
 /// # Safety
 /// The activations have block `at`.
 #[inline(always)]
-unsafe fn finish<L: Lanes, P: Planes>(l: L, rest: &Rest<L>, acts: &Q256, at: usize, sum: L::F, acc: L::F) -> L::F {
+unsafe fn finish<L: Lanes, P: Operands>(l: L, rest: &Rest<L>, acts: &Q256, at: usize, sum: L::F, acc: L::F) -> L::F {
     // SAFETY: block `at` is there, as asked of the caller.
     let (scale, sums32, sums16) = unsafe {
         (l.splat_f32(*acts.scale.get_unchecked(at)), acts.sums32.as_ptr().add(at), acts.sums16.as_ptr().add(at))
     };
     let acc = l.mul_add(l.mul(sum, scale), rest.d, acc);
-    // SAFETY: as above; the arrays of pairs are arrays of twice as many numbers.
+    // SAFETY: as above; the arrays of pairs are arrays of as many numbers.
     let mins = unsafe {
         match &rest.mins {
             Mins::None => return acc,
-            Mins::Of32(mins) => l.dot_pairs_of_planes::<P, 4>(mins, &*sums32.cast()),
-            Mins::Of16(mins) => l.dot_pairs_of_planes::<P, 8>(mins, &*sums16.cast()),
+            Mins::Of32(mins) => min_sums::<L, P, 2>(l, mins, &*sums32.cast()),
+            Mins::Of16(mins) => min_sums::<L, P, 4>(l, mins, &*sums16.cast()),
         }
     };
     l.neg_mul_add(l.mul(l.to_f32(mins), scale), rest.m, acc)
 }
 
+/// The mins times the sums of the activations, by plane.
+#[inline(always)]
+fn min_sums<L: Lanes, P: Operands, const N: usize>(
+    l: L,
+    mins: &[[L::V; 2]; N],
+    sums: &[[[[i16; 2]; 2]; N]; 2],
+) -> L::V {
+    let [high] = l.dot_pairs::<N, 1>(mins, [&sums[0]], [l.splat(0)]);
+    if P::COUNT == 1 {
+        return high;
+    }
+    let [all] = l.dot_pairs::<N, 1>(mins, [&sums[1]], [l.shl::<8>(high)]);
+    all
+}
+
 /// The products of a format of super-blocks.
 pub(super) struct Products<B, P>(B, P);
 
-impl<B: Format, P: Planes> Dots for Products<B, P> {
+impl<B: Format, P: Operands> Dots for Products<B, P> {
     type Blocks = B;
 
     #[inline(always)]

@@ -1,9 +1,9 @@
 //! Formats of blocks of 32, whose rows in vectors are multiplied with activations in blocks of 32.
 
 use super::super::super::Activations;
-use super::super::super::planes::Planes;
 use super::super::blocks::{Blocks, Iq4Nl, Mxfp4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 use super::lanes::{Lanes, Rows};
+use super::operands::Operands;
 use super::walk::Dots;
 use crate::quant::{IQ4_VALUES, MXFP4_VALUES};
 
@@ -173,34 +173,29 @@ fn start<L: Lanes, B: Format>(l: L, minus_8_sums: i32) -> L::V {
 /// # Safety
 /// The activations have these blocks.
 #[inline(always)]
-unsafe fn add_block<L: Lanes, B: Format, P: Planes, const U: usize>(
+unsafe fn add_block<L: Lanes, B: Format, P: Operands, const U: usize>(
     l: L,
-    block: &Block<L>,
+    w: &P::Weights<L, 8>,
+    [d, m]: [L::F; 2],
     acts: &Activations,
     at: [usize; U],
     acc: &mut [L::F; U],
 ) {
     let acts = &acts.q32;
-    let mut high: [&[[i8; 4]; 8]; U] = [&[[0; 4]; 8]; U];
-    let mut low = high;
-    let mut from = [l.splat(0); U];
+    let (mut first, mut from) = (at, [l.splat(0); U]);
     for u in 0..U {
+        first[u] = at[u] * 32;
         // SAFETY: block `at` is there, as asked of the caller.
-        unsafe {
-            high[u] = &*acts.high.as_ptr().add(at[u] * 32).cast();
-            if P::COUNT == 2 {
-                low[u] = &*acts.low.as_ptr().add(at[u] * 32).cast();
-            }
-            from[u] = start::<L, B>(l, *acts.zero.get_unchecked(at[u]));
-        }
+        from[u] = start::<L, B>(l, unsafe { *acts.zero.get_unchecked(at[u]) });
     }
-    let sums = l.dot_planes::<P, 8, U>(B::BITS, &block.w, high, low, from);
+    // SAFETY: as above.
+    let sums = unsafe { P::dot::<L, 8, U>(l, B::BITS, w, &acts.integers, first, from) };
     for u in 0..U {
         // SAFETY: as above.
         let (scale, sum) = unsafe { (*acts.scale.get_unchecked(at[u]), *acts.sum.get_unchecked(at[u])) };
-        acc[u] = l.mul_add(l.mul(l.to_f32(sums[u]), l.splat_f32(scale)), block.d, acc[u]);
+        acc[u] = l.mul_add(l.mul(l.to_f32(sums[u]), l.splat_f32(scale)), d, acc[u]);
         if B::MIN {
-            acc[u] = l.mul_add(l.splat_f32(sum), block.m, acc[u]);
+            acc[u] = l.mul_add(l.splat_f32(sum), m, acc[u]);
         }
     }
 }
@@ -208,16 +203,17 @@ unsafe fn add_block<L: Lanes, B: Format, P: Planes, const U: usize>(
 /// The products of a format of blocks of 32.
 pub(super) struct Products<B, P>(B, P);
 
-impl<B: Format, P: Planes> Dots for Products<B, P> {
+impl<B: Format, P: Operands> Dots for Products<B, P> {
     type Blocks = B;
 
     #[inline(always)]
     unsafe fn add_one<L: Lanes>(l: L, rows: &Rows, acts: &Activations, block: usize, position: usize, acc: &mut L::F) {
         l.ahead(rows, 0, 1);
-        let loaded = B::load(l, rows);
+        let Block { w, d, m } = B::load(l, rows);
+        let (w, at) = (P::weights(l, &w), [block * acts.positions + position]);
         let mut one = [*acc];
         // SAFETY: the caller vouches for the block and position.
-        unsafe { add_block::<L, B, P, 1>(l, &loaded, acts, [block * acts.positions + position], &mut one) };
+        unsafe { add_block::<L, B, P, 1>(l, &w, [d, m], acts, at, &mut one) };
         *acc = one[0];
     }
 
@@ -231,7 +227,8 @@ impl<B: Format, P: Planes> Dots for Products<B, P> {
         sums: &mut [L::F],
     ) {
         l.ahead(rows, 0, 1);
-        let loaded = B::load(l, rows);
+        let Block { w, d, m } = B::load(l, rows);
+        let w = P::weights(l, &w);
         let first = block * acts.positions;
         for (acc, positions) in sums.as_chunks_mut::<U>().0.iter_mut().zip(positions.as_chunks::<U>().0) {
             let mut at = *positions;
@@ -239,7 +236,7 @@ impl<B: Format, P: Planes> Dots for Products<B, P> {
                 *at += first;
             }
             // SAFETY: the caller vouches for the block and the positions.
-            unsafe { add_block::<L, B, P, U>(l, &loaded, acts, at, acc) };
+            unsafe { add_block::<L, B, P, U>(l, &w, [d, m], acts, at, acc) };
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Vectors with a row in each 32-bit lane: what an instruction set provides, and what the formats are written in.
 
-use super::super::super::planes::Planes;
 use super::super::super::prefetch::prefetch;
 #[cfg(doc)]
 use super::super::blocks::Blocks;
@@ -90,8 +89,20 @@ pub(super) trait Simd: Copy {
         }
         self.dot(bits, w, low, start)
     }
-    /// The sum of the products of the rows' pairs of 16-bit integers `w` with the pairs `a`.
-    fn dot_pairs<const N: usize, const T: usize>(self, w: &[[Self::V; T]; N], a: &[[i16; 2]; N]) -> [Self::V; T];
+    /// For each position and vector of rows: `start` plus the products of the rows' pairs of 16-bit integers `w` with the
+    /// position's pairs `a`.
+    fn dot_pairs<const N: usize, const U: usize, const T: usize>(
+        self,
+        w: &[[[Self::V; T]; 2]; N],
+        a: [&[[[i16; 2]; 2]; N]; U],
+        start: [[Self::V; T]; U],
+    ) -> [[Self::V; T]; U];
+}
+
+/// A pair of 16-bit integers in a lane.
+#[inline(always)]
+pub(super) fn two(pair: [i16; 2]) -> u32 {
+    u32::from(pair[0] as u16) | u32::from(pair[1] as u16) << 16
 }
 
 /// Bytes that memory is asked for ahead of what is loaded. Half as many to eight times as many are measured to do as well.
@@ -183,38 +194,12 @@ pub(super) trait Lanes: Copy {
         planes: [[&[[i8; 4]; N]; U]; 2],
         start: [Self::V; U],
     ) -> [Self::V; U];
-    fn dot_pairs<const N: usize>(self, w: &[Self::V; N], a: &[[i16; 2]; N]) -> Self::V;
-
-    /// [`dot`](Self::dot) with the activations' planes; with one of them, `low` is not looked at.
-    #[inline(always)]
-    fn dot_planes<P: Planes, const N: usize, const U: usize>(
+    fn dot_pairs<const N: usize, const U: usize>(
         self,
-        bits: u32,
-        w: &[Self::V; N],
-        high: [&[[i8; 4]; N]; U],
-        low: [&[[i8; 4]; N]; U],
-        mut start: [Self::V; U],
-    ) -> [Self::V; U] {
-        if P::COUNT == 1 {
-            return self.dot::<N, U>(bits, w, high, start);
-        }
-        if U == 1 {
-            // The planes side by side: there is nothing else to do while one sum waits for the last product.
-            let [of_256, ones] = self.dot::<N, 2>(bits, w, [high[0], low[0]], [self.splat(0), start[0]]);
-            start[0] = self.add(ones, self.shl::<8>(of_256));
-            return start;
-        }
-        self.dot_two::<N, U>(bits, w, [high, low], start)
-    }
-
-    /// [`dot_pairs`](Self::dot_pairs) with the planes' sums.
-    #[inline(always)]
-    fn dot_pairs_of_planes<P: Planes, const N: usize>(self, w: &[Self::V; N], a: &[[[i16; 2]; N]; 2]) -> Self::V {
-        if P::COUNT == 1 {
-            return self.dot_pairs::<N>(w, &a[0]);
-        }
-        self.add(self.shl::<8>(self.dot_pairs::<N>(w, &a[0])), self.dot_pairs::<N>(w, &a[1]))
-    }
+        w: &[[Self::V; 2]; N],
+        a: [&[[[i16; 2]; 2]; N]; U],
+        start: [Self::V; U],
+    ) -> [Self::V; U];
 
     /// Byte `N` of each lane.
     #[inline(always)]
@@ -378,7 +363,12 @@ impl<S: Simd, const T: usize> Lanes for Wide<S, T> {
     }
 
     #[inline(always)]
-    fn dot_pairs<const N: usize>(self, w: &[Self::V; N], a: &[[i16; 2]; N]) -> Self::V {
-        self.0.dot_pairs::<N, T>(w, a)
+    fn dot_pairs<const N: usize, const U: usize>(
+        self,
+        w: &[[Self::V; 2]; N],
+        a: [&[[[i16; 2]; 2]; N]; U],
+        start: [Self::V; U],
+    ) -> [Self::V; U] {
+        self.0.dot_pairs::<N, U, T>(w, a, start)
     }
 }

@@ -13,15 +13,19 @@ mod aarch64;
 mod blocks256;
 mod blocks32;
 mod lanes;
+mod operands;
 mod scalar;
 mod walk;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use super::super::Isa;
-use super::super::planes::Planes;
+#[cfg(target_arch = "x86_64")]
+use super::super::planes::Words;
+use super::super::planes::{One, Two};
+use super::super::{Activations, Arithmetic, Isa, Kernels};
 use super::tile::Kernel;
 use crate::gguf::TensorType;
+use operands::Operands;
 
 /// Rows in a vector of an instruction set; 1 where the kernel is in portable code.
 pub(super) fn lanes(isa: Isa) -> usize {
@@ -33,8 +37,18 @@ pub(super) fn lanes(isa: Isa) -> usize {
     }
 }
 
-/// The kernel for a weight type that is multiplied in integers, with activations in this many planes.
-pub(super) fn kernel<P: Planes>(isa: Isa, ty: TensorType) -> Option<Kernel> {
+/// The kernel for a weight type that is multiplied in integers, and for activations like these.
+pub(super) fn kernel(kernels: Kernels, acts: &Activations, ty: TensorType) -> Option<Kernel> {
+    match kernels.isa {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 if acts.has_words() => x86::avx2_words::<Words>(ty),
+        isa if kernels.arithmetic == Arithmetic::Fast => of_planes::<One>(isa, ty),
+        isa => of_planes::<Two>(isa, ty),
+    }
+}
+
+/// The kernel for activations in planes.
+fn of_planes<P: Operands>(isa: Isa, ty: TensorType) -> Option<Kernel> {
     match isa {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => x86::avx2::<P>(ty),

@@ -6,8 +6,6 @@
 //! * blocks of 256: `s = fma(dot, scale, s)` over the sub-blocks in the format's order, `acc = fma(s * da, d, acc)`, then
 //!   with minimums `acc = fma(-(mins * da), m, acc)`, where `mins` sums min times activations in integers.
 
-use std::ops::Range;
-
 use super::super::super::planes::Planes;
 use super::super::super::{Activations, Isa};
 use super::super::blocks::{Blocks, Scales, with_blocks};
@@ -22,11 +20,6 @@ pub(super) fn kernel<P: Planes>(ty: TensorType) -> Option<Kernel> {
     with_blocks!(ty, blocks(P), else None)
 }
 
-/// Elements of a plane; of the low one none where there is but one.
-fn elements(plane: &[i8], range: Range<usize>) -> &[i8] {
-    plane.get(range).unwrap_or(&[])
-}
-
 /// The product with the planes of the activations that there are.
 fn dot<P: Planes>(q: &[i8], high: &[i8], low: &[i8]) -> i32 {
     let plane = |a: &[i8]| q.iter().zip(a).map(|(q, a)| i32::from(*q) * i32::from(*a)).sum::<i32>();
@@ -36,8 +29,8 @@ fn dot<P: Planes>(q: &[i8], high: &[i8], low: &[i8]) -> i32 {
 /// Adds the product of a block of 32 to an accumulator.
 fn add_block_32<B: Blocks, P: Planes>(q: &[i8], scales: &Scales, acts: &Activations, at: usize, acc: f32) -> f32 {
     let a = &acts.q32;
-    let block = at * 32..at * 32 + 32;
-    let sum = dot::<P>(q, elements(&a.high, block.clone()), elements(&a.low, block)) as f32 * a.scale[at];
+    let [high, low] = a.integers.planes(at * 32, 32);
+    let sum = dot::<P>(q, high, low) as f32 * a.scale[at];
     let acc = sum.mul_add(scales.d, acc);
     if B::MIN { a.sum[at].mul_add(scales.m, acc) } else { acc }
 }
@@ -46,14 +39,12 @@ fn add_block_32<B: Blocks, P: Planes>(q: &[i8], scales: &Scales, acts: &Activati
 fn add_block_256<B: Blocks, P: Planes>(q: &[i8], scales: &Scales, acts: &Activations, at: usize, acc: f32) -> f32 {
     let a = &acts.q256;
     let (q, da) = (&q[..256], a.scale[at]);
-    let (high, low) = (elements(&a.high, at * 256..at * 256 + 256), elements(&a.low, at * 256..at * 256 + 256));
     let mut sum = 0.0_f32;
     let mut mins = 0;
     for sub in B::ORDER {
         for first in (sub * 32..sub * 32 + 32).step_by(B::SUB) {
-            let range = first..first + B::SUB;
-            let (high, low) = (elements(high, range.clone()), elements(low, range.clone()));
-            let product = dot::<P>(&q[range], high, low);
+            let [high, low] = a.integers.planes(at * 256 + first, B::SUB);
+            let product = dot::<P>(&q[first..first + B::SUB], high, low);
             sum = (product as f32).mul_add(f32::from(scales.scale[first / B::SUB]), sum);
             if B::MIN {
                 let plane = |a: &[i8]| a.iter().map(|a| i32::from(*a)).sum::<i32>();

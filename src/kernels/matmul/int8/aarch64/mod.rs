@@ -3,10 +3,10 @@
 mod neon;
 mod products;
 
-use super::super::super::planes::Planes;
 use super::super::super::{Activations, Isa};
 use super::super::blocks::{with_blocks_32, with_blocks_256};
 use super::super::tile::{Kernel, Tile};
+use super::operands::Operands;
 use super::{blocks32, blocks256, walk};
 use crate::gguf::TensorType;
 use neon::Neon;
@@ -17,16 +17,16 @@ use products::{Long, Matrix, Sdot};
 macro_rules! kernels {
     ($(#[$doc:meta])* $name:ident, $products:ty, $features:literal, positions $u:literal, vectors $t:literal) => {
         $(#[$doc])*
-        pub(super) fn $name<P: Planes>(ty: TensorType) -> Option<Kernel> {
+        pub(super) fn $name<P: Operands>(ty: TensorType) -> Option<Kernel> {
             #[target_feature(enable = $features)]
             unsafe fn tile<D: walk::Dots>(_: Isa, tile: &Tile<'_>, acts: &Activations) {
                 // SAFETY: the caller vouches for the processor, and for what a kernel asks.
                 unsafe { walk::tile::<Neon<$products>, D, $u, $t>(Neon::new(), tile, acts) }
             }
-            fn of_32<B: blocks32::Format, P: Planes>() -> Option<Kernel> {
+            fn of_32<B: blocks32::Format, P: Operands>() -> Option<Kernel> {
                 Some(tile::<blocks32::Products<B, P>>)
             }
-            fn of_256<B: blocks256::Format, P: Planes>() -> Option<Kernel> {
+            fn of_256<B: blocks256::Format, P: Operands>() -> Option<Kernel> {
                 Some(tile::<blocks256::Products<B, P>>)
             }
             with_blocks_32!(ty, of_32(P), else with_blocks_256!(ty, of_256(P), else None))

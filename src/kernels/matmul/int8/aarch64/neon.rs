@@ -4,7 +4,7 @@ use std::arch::aarch64::*;
 use std::arch::asm;
 use std::marker::PhantomData;
 
-use super::super::lanes::Simd;
+use super::super::lanes::{Simd, two};
 use super::products::Products;
 
 /// Proof of NEON, and of what `P` multiplies with.
@@ -129,22 +129,29 @@ impl<P: Products> Simd for Neon<P> {
     }
 
     #[inline(always)]
-    fn dot_pairs<const N: usize, const T: usize>(self, w: &[[uint32x4_t; T]; N], a: &[[i16; 2]; N]) -> [uint32x4_t; T] {
-        std::array::from_fn(|t| {
-            // SAFETY: `self` proves that the processor has the instructions.
-            unsafe {
-                // Products of rows 0 and 1, and of rows 2 and 3, two of each.
-                let (mut low, mut high) = (vdupq_n_s32(0), vdupq_n_s32(0));
-                for i in 0..N {
-                    let two = u32::from(a[i][0] as u16) | u32::from(a[i][1] as u16) << 16;
-                    let two = vreinterpretq_s16_u32(vdupq_n_u32(two));
-                    let w = vreinterpretq_s16_u32(w[i][t]);
-                    low = vmlal_s16(low, vget_low_s16(w), vget_low_s16(two));
-                    high = vmlal_high_s16(high, w, two);
+    fn dot_pairs<const N: usize, const U: usize, const T: usize>(
+        self,
+        w: &[[[uint32x4_t; T]; 2]; N],
+        a: [&[[[i16; 2]; 2]; N]; U],
+        mut start: [[uint32x4_t; T]; U],
+    ) -> [[uint32x4_t; T]; U] {
+        for u in 0..U {
+            for t in 0..T {
+                // SAFETY: `self` proves that the processor has the instructions.
+                unsafe {
+                    // Products of rows 0 and 1, and of rows 2 and 3, two of each.
+                    let (mut low, mut high) = (vdupq_n_s32(0), vdupq_n_s32(0));
+                    for (i, pair) in (0..N).flat_map(|i| [(i, 0), (i, 1)]) {
+                        let two = vreinterpretq_s16_u32(vdupq_n_u32(two(a[u][i][pair])));
+                        let w = vreinterpretq_s16_u32(w[i][pair][t]);
+                        low = vmlal_s16(low, vget_low_s16(w), vget_low_s16(two));
+                        high = vmlal_high_s16(high, w, two);
+                    }
+                    start[u][t] = vaddq_u32(start[u][t], vreinterpretq_u32_s32(vpaddq_s32(low, high)));
                 }
-                vreinterpretq_u32_s32(vpaddq_s32(low, high))
             }
-        })
+        }
+        start
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::arch::x86_64::*;
 
-use super::super::lanes::Simd;
+use super::super::lanes::{Simd, two};
 
-/// Proof of AVX2, FMA and F16C, and of AVX-VNNI if so said.
+/// Proof of AVX2, FMA and F16C, and of AVX-VNNI if so said; with 8-bit weights taken signed if so said.
 #[derive(Clone, Copy)]
-pub(super) struct Ymm<const VNNI: bool>(());
+pub(super) struct Ymm<const VNNI: bool, const SIGNED: bool>(());
 
-impl<const VNNI: bool> Ymm<VNNI> {
+impl<const VNNI: bool, const SIGNED: bool> Ymm<VNNI, SIGNED> {
     /// # Safety
     /// The processor has these instructions.
     #[inline(always)]
@@ -30,11 +30,11 @@ macro_rules! ops {
     };
 }
 
-impl<const VNNI: bool> Simd for Ymm<VNNI> {
+impl<const VNNI: bool, const SIGNED: bool> Simd for Ymm<VNNI, SIGNED> {
     type V = __m256i;
     type F = __m256;
     const LANES: usize = 8;
-    const SIGNED: bool = !VNNI;
+    const SIGNED: bool = SIGNED;
 
     ops! {
         fn splat(x: u32) -> __m256i = _mm256_set1_epi32(x as i32);
@@ -149,13 +149,20 @@ impl<const VNNI: bool> Simd for Ymm<VNNI> {
     }
 
     #[inline(always)]
-    fn dot_pairs<const N: usize, const T: usize>(self, w: &[[__m256i; T]; N], a: &[[i16; 2]; N]) -> [__m256i; T] {
-        let mut sums = [self.splat(0); T];
-        for i in 0..N {
-            let two = self.splat(u32::from(a[i][0] as u16) | u32::from(a[i][1] as u16) << 16);
-            for t in 0..T {
-                // SAFETY: `self` proves that the processor has the instructions.
-                sums[t] = unsafe { _mm256_add_epi32(sums[t], _mm256_madd_epi16(w[i][t], two)) };
+    fn dot_pairs<const N: usize, const U: usize, const T: usize>(
+        self,
+        w: &[[[__m256i; T]; 2]; N],
+        a: [&[[[i16; 2]; 2]; N]; U],
+        start: [[__m256i; T]; U],
+    ) -> [[__m256i; T]; U] {
+        let mut sums = start;
+        for (i, pair) in (0..N).flat_map(|i| [(i, 0), (i, 1)]) {
+            for u in 0..U {
+                let two = self.splat(two(a[u][i][pair]));
+                for t in 0..T {
+                    // SAFETY: `self` proves that the processor has the instructions.
+                    sums[u][t] = unsafe { _mm256_add_epi32(sums[u][t], _mm256_madd_epi16(w[i][pair][t], two)) };
+                }
             }
         }
         sums

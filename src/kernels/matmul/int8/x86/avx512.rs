@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::super::lanes::Simd;
+use super::super::lanes::{Simd, two};
 
 /// Proof of AVX-512 F, BW, DQ, VL and VNNI (with AVX2, FMA and F16C).
 #[derive(Clone, Copy)]
@@ -163,13 +163,20 @@ impl Simd for Zmm {
     }
 
     #[inline(always)]
-    fn dot_pairs<const N: usize, const T: usize>(self, w: &[[__m512i; T]; N], a: &[[i16; 2]; N]) -> [__m512i; T] {
-        let mut sums = [self.splat(0); T];
-        for i in 0..N {
-            let two = self.splat(u32::from(a[i][0] as u16) | u32::from(a[i][1] as u16) << 16);
-            for t in 0..T {
-                // SAFETY: `self` proves that the processor has the instruction.
-                sums[t] = unsafe { _mm512_dpwssd_epi32(sums[t], w[i][t], two) };
+    fn dot_pairs<const N: usize, const U: usize, const T: usize>(
+        self,
+        w: &[[[__m512i; T]; 2]; N],
+        a: [&[[[i16; 2]; 2]; N]; U],
+        start: [[__m512i; T]; U],
+    ) -> [[__m512i; T]; U] {
+        let mut sums = start;
+        for (i, pair) in (0..N).flat_map(|i| [(i, 0), (i, 1)]) {
+            for u in 0..U {
+                let two = self.splat(two(a[u][i][pair]));
+                for t in 0..T {
+                    // SAFETY: `self` proves that the processor has the instruction.
+                    sums[u][t] = unsafe { _mm512_dpwssd_epi32(sums[u][t], w[i][pair][t], two) };
+                }
             }
         }
         sums
