@@ -1,7 +1,6 @@
 //! Formats of super-blocks of 256, whose rows in vectors are multiplied with activations in blocks of 256.
 
 use std::marker::PhantomData;
-use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::super::super::Activations;
 use super::super::super::activations::Q256;
@@ -38,6 +37,10 @@ pub(super) trait Format: Blocks {
 }
 
 /// What is done with a sub-block of each row, 32 elements: vector `i` of `w` has the rows' elements `4 i ..`.
+///
+/// Each time memory is asked for an eighth of the super-blocks ahead, front to back: all at once would wait for room among
+/// the loads under way. And what a sub-block needs is loaded in its turn, not early as the compiler would do with a whole
+/// super-block, for which there are no registers.
 pub(super) trait Take<L: Lanes> {
     /// With one scale.
     fn whole(&mut self, sub: usize, w: &[L::V; 8], scale: L::F);
@@ -285,15 +288,6 @@ fn start<L: Lanes, B: Format>(l: L, minus_4_sums: i32) -> L::V {
     }
 }
 
-/// Asks for an eighth of the super-blocks ahead, front to back as the sub-blocks come: all at once would wait for room
-/// among the loads under way. And what a sub-block needs is not to be loaded before its turn, as the compiler would do
-/// with a whole super-block, for which there are no registers.
-#[inline(always)]
-fn pace<L: Lanes, B: Format>(l: L, rows: &Rows, sub: usize) {
-    l.ahead(rows, B::ORDER[sub], 8);
-    compiler_fence(Ordering::SeqCst);
-}
-
 /// Adds the products of sub-block `sub` with the activation blocks `at` to the sums of `U` positions.
 ///
 /// # Safety
@@ -379,7 +373,7 @@ struct Single<'a, L: Lanes, B, P> {
 impl<L: Lanes, B: Format, P: Operands> Take<L> for Single<'_, L, B, P> {
     #[inline(always)]
     fn whole(&mut self, sub: usize, w: &[L::V; 8], scale: L::F) {
-        pace::<L, B>(self.l, self.rows, sub);
+        self.l.eighth_ahead(self.rows, B::ORDER[sub]);
         let w = P::weights(self.l, w);
         let mut sum = [self.sum];
         // SAFETY: whoever makes a `Single` vouches for the block.
@@ -389,7 +383,7 @@ impl<L: Lanes, B: Format, P: Operands> Take<L> for Single<'_, L, B, P> {
 
     #[inline(always)]
     fn halves(&mut self, sub: usize, w: &[L::V; 8], scales: [L::F; 2]) {
-        pace::<L, B>(self.l, self.rows, sub);
+        self.l.eighth_ahead(self.rows, B::ORDER[sub]);
         let w = in_halves::<L, P>(self.l, w);
         let mut sum = [self.sum];
         // SAFETY: whoever makes a `Single` vouches for the block.
@@ -422,7 +416,7 @@ fn blocks_at<const U: usize>(first: usize, mut positions: [usize; U]) -> [usize;
 impl<L: Lanes, B: Format, P: Operands, const U: usize> Take<L> for Many<'_, L, B, P, U> {
     #[inline(always)]
     fn whole(&mut self, sub: usize, w: &[L::V; 8], scale: L::F) {
-        pace::<L, B>(self.l, self.rows, sub);
+        self.l.eighth_ahead(self.rows, B::ORDER[sub]);
         let w = P::weights(self.l, w);
         for (sums, positions) in self.sums.as_chunks_mut().0.iter_mut().zip(self.positions.as_chunks::<U>().0) {
             let at = blocks_at(self.first, *positions);
@@ -433,7 +427,7 @@ impl<L: Lanes, B: Format, P: Operands, const U: usize> Take<L> for Many<'_, L, B
 
     #[inline(always)]
     fn halves(&mut self, sub: usize, w: &[L::V; 8], scales: [L::F; 2]) {
-        pace::<L, B>(self.l, self.rows, sub);
+        self.l.eighth_ahead(self.rows, B::ORDER[sub]);
         let w = in_halves::<L, P>(self.l, w);
         for (sums, positions) in self.sums.as_chunks_mut().0.iter_mut().zip(self.positions.as_chunks::<U>().0) {
             let at = blocks_at(self.first, *positions);
@@ -472,12 +466,11 @@ fn min_sums<L: Lanes, P: Operands, const N: usize>(
     mins: &[[L::V; 2]; N],
     sums: &[[[[i16; 2]; 2]; N]; 2],
 ) -> L::V {
-    let [high] = l.dot_pairs::<N, 1>(mins, [&sums[0]], [l.splat(0)]);
     if P::COUNT == 1 {
-        return high;
+        return l.dot_pairs::<N, 1>(mins, [&sums[0]], [l.splat(0)])[0];
     }
-    let [all] = l.dot_pairs::<N, 1>(mins, [&sums[1]], [l.shl::<8>(high)]);
-    all
+    let [high, low] = l.dot_pairs::<N, 2>(mins, [&sums[0], &sums[1]], [l.splat(0); 2]);
+    l.add(l.shl::<8>(high), low)
 }
 
 /// The products of a format of super-blocks.

@@ -208,7 +208,7 @@ impl<B: Format, P: Operands> Dots for Products<B, P> {
 
     #[inline(always)]
     unsafe fn add_one<L: Lanes>(l: L, rows: &Rows, acts: &Activations, block: usize, position: usize, acc: &mut L::F) {
-        l.ahead(rows, 0, 1);
+        l.ahead(rows);
         let Block { w, d, m } = B::load(l, rows);
         let (w, at) = (P::weights(l, &w), [block * acts.positions + position]);
         let mut one = [*acc];
@@ -226,7 +226,7 @@ impl<B: Format, P: Operands> Dots for Products<B, P> {
         positions: &[usize],
         sums: &mut [L::F],
     ) {
-        l.ahead(rows, 0, 1);
+        l.ahead(rows);
         let Block { w, d, m } = B::load(l, rows);
         let w = P::weights(l, &w);
         let first = block * acts.positions;

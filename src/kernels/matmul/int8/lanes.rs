@@ -1,6 +1,6 @@
 //! Vectors with a row in each 32-bit lane: what an instruction set provides, and what the formats are written in.
 
-use super::super::super::prefetch::prefetch;
+use super::super::super::prefetch::{prefetch, prefetch_in_place};
 #[cfg(doc)]
 use super::super::blocks::Blocks;
 
@@ -170,8 +170,10 @@ pub(super) trait Lanes: Copy {
     /// # Safety
     /// `to` has room for `ROWS` elements.
     unsafe fn store(self, to: *mut f32, a: Self::F);
-    /// Asks memory for a part, number `part` of `parts`, of the blocks that are some way ahead.
-    fn ahead(self, rows: &Rows, part: usize, parts: usize);
+    /// Asks memory for the blocks that are some way ahead.
+    fn ahead(self, rows: &Rows);
+    /// Asks for an eighth of them, number `part`. No load is moved across by the compiler.
+    fn eighth_ahead(self, rows: &Rows, part: usize);
     /// The four bytes at `offset` of each row's block, a whole number of them after [`LEAD`](Blocks::LEAD).
     fn word(self, rows: &Rows, offset: usize) -> Self::V;
     /// Those and the three that follow.
@@ -286,11 +288,18 @@ impl<S: Simd, const T: usize> Lanes for Wide<S, T> {
     }
 
     #[inline(always)]
-    fn ahead(self, rows: &Rows, part: usize, parts: usize) {
-        let bytes = S::LANES * rows.block_bytes;
-        let (from, to) = (bytes * part / parts, bytes * (part + 1) / parts);
+    fn ahead(self, rows: &Rows) {
         for t in 0..T {
-            prefetch(rows.base.wrapping_add(t * rows.group_bytes + AHEAD + from), to - from);
+            prefetch(rows.base.wrapping_add(t * rows.group_bytes + AHEAD), S::LANES * rows.block_bytes);
+        }
+    }
+
+    #[inline(always)]
+    fn eighth_ahead(self, rows: &Rows, part: usize) {
+        let bytes = S::LANES * rows.block_bytes;
+        let (from, to) = (bytes * part / 8, bytes * (part + 1) / 8);
+        for t in 0..T {
+            prefetch_in_place(rows.base.wrapping_add(t * rows.group_bytes + AHEAD + from), to - from);
         }
     }
 

@@ -3,7 +3,8 @@
 //! One vector register holds four bytes of each of as many rows as it has 32-bit lanes, so that a row's products are summed
 //! in its lane and no sum goes across lanes. Rows come interleaved, so that a load fills a register. The formats
 //! ([`blocks32`], [`blocks256`]) say how packed rows become such vectors, in terms of the operations of [`lanes::Lanes`];
-//! an instruction set says what the operations are.
+//! an instruction set says what the operations are. [`operands`] has the forms in which activations come: planes of bytes,
+//! or words where two products of 16 bits are quicker than four of 8.
 //! One position and many are the same code: many keep their accumulators in the first-level cache.
 //!
 //! [`scalar`] defines the results.

@@ -156,6 +156,7 @@ impl<const VNNI: bool, const SIGNED: bool> Simd for Ymm<VNNI, SIGNED> {
         start: [[__m256i; T]; U],
     ) -> [[__m256i; T]; U] {
         let mut sums = start;
+        // The compiler leaves this a loop, which is well: unrolled, it would run out of registers.
         for (i, pair) in (0..N).flat_map(|i| [(i, 0), (i, 1)]) {
             for u in 0..U {
                 let two = self.splat(two(a[u][i][pair]));

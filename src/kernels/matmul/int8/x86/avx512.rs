@@ -170,7 +170,8 @@ impl Simd for Zmm {
         start: [[__m512i; T]; U],
     ) -> [[__m512i; T]; U] {
         let mut sums = start;
-        for (i, pair) in (0..N).flat_map(|i| [(i, 0), (i, 1)]) {
+        for j in 0..2 * N {
+            let (i, pair) = (j / 2, j % 2);
             for u in 0..U {
                 let two = self.splat(two(a[u][i][pair]));
                 for t in 0..T {
