@@ -12,8 +12,11 @@ const GAP_BYTES: u64 = 16 << 10;
 /// ... up to this much at once.
 const GROUP_BYTES: u64 = 128 << 10;
 
+/// Bytes of rows that are kept for the next time.
+const RECENT_BYTES: usize = 256 << 10;
+
 /// Rows asked for: where they are, and where they go.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RowsAt {
     pub(super) part: u16,
     /// Where row 0 begins.
@@ -24,6 +27,36 @@ pub(super) struct RowsAt {
 impl RowsAt {
     pub(super) fn row(&self, row: u32) -> u64 {
         self.offset + u64::from(row) * self.row_bytes as u64
+    }
+}
+
+/// Rows that were read lately, each in the place that its number gives it: text repeats its tokens, and to wait for one row
+/// from the disk takes a good part of a small model's token.
+#[derive(Debug, Default)]
+pub(super) struct RecentRows {
+    at: Option<RowsAt>,
+    /// The row in each place.
+    rows: Vec<Option<u32>>,
+    bytes: Vec<u8>,
+}
+
+impl RecentRows {
+    pub(super) fn find(&self, at: RowsAt, row: u32) -> Option<&[u8]> {
+        let place = row as usize % self.rows.len().max(1);
+        let here = self.at == Some(at) && *self.rows.get(place)? == Some(row);
+        here.then(|| &self.bytes[place * at.row_bytes..(place + 1) * at.row_bytes])
+    }
+
+    pub(super) fn keep(&mut self, at: RowsAt, row: u32, bytes: &[u8]) {
+        if self.at != Some(at) {
+            let places = RECENT_BYTES / at.row_bytes.max(1);
+            *self = Self { at: Some(at), rows: vec![None; places], bytes: vec![0; places * at.row_bytes] };
+        }
+        if !self.rows.is_empty() {
+            let place = row as usize % self.rows.len();
+            self.rows[place] = Some(row);
+            self.bytes[place * at.row_bytes..(place + 1) * at.row_bytes].copy_from_slice(bytes);
+        }
     }
 }
 
@@ -130,6 +163,11 @@ impl RowsJob {
 
     pub(super) fn is_done(&self) -> bool {
         self.done.load(Ordering::Acquire) == self.groups.len()
+    }
+
+    /// The rows asked for, each with its place in the answer.
+    pub(super) fn rows(&self) -> &[(u32, u32)] {
+        &self.rows
     }
 
     /// Copies the rows to their places in `answer`, or tells what failed.

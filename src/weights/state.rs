@@ -131,7 +131,8 @@ impl State {
         self.counters.pass_streamed_bytes = 0;
     }
 
-    pub(super) fn end_pass(&mut self, table: &ExtentTable) {
+    /// Ends the pass. True if a reader may have something to do.
+    pub(super) fn end_pass(&mut self, table: &ExtentTable) -> bool {
         self.pass += 1;
         self.next = 0;
         self.pass_end = table.len();
@@ -152,10 +153,11 @@ impl State {
         self.counters.passes += 1;
         self.counters.last_pass_streamed_bytes = self.counters.pass_streamed_bytes;
         self.layers.iter_mut().for_each(LayerSums::end_pass);
+        self.on_disk > 0
     }
 
-    /// The router's choice: read next, in this order.
-    pub(super) fn route(&mut self, table: &ExtentTable, ids: &[u32]) {
+    /// The router's choice: read next, in this order. True if a reader may have something to do.
+    pub(super) fn route(&mut self, table: &ExtentTable, ids: &[u32]) -> bool {
         for &id in ids {
             self.experts.used(table, id, self.pass);
             self.counters.expert_uses += 1;
@@ -167,6 +169,7 @@ impl State {
                 Place::Reading | Place::Failed => {}
             }
         }
+        !self.routed.is_empty()
     }
 
     fn base(&self, table: &ExtentTable) -> u64 {

@@ -16,7 +16,7 @@ use super::figures::{Counters, LayerFigures, LayerState};
 use super::lease::{Item, Lease};
 use super::plan::Placement;
 use super::readers::{self, Shared};
-use super::rows::{RowsAt, RowsJob};
+use super::rows::{RecentRows, RowsAt, RowsJob};
 use super::source::{self, Source};
 use super::state::{Place, State};
 use super::throttle::Throttle;
@@ -114,6 +114,7 @@ pub struct WeightStore {
     spare: Vec<Item>,
     /// Jobs for rows that are over, for their memory.
     spare_rows: Vec<Arc<RowsJob>>,
+    recent_rows: RecentRows,
 }
 
 impl WeightStore {
@@ -164,6 +165,7 @@ impl WeightStore {
             in_pass: false,
             spare: Vec::new(),
             spare_rows: Vec::with_capacity(SPARE_ROWS),
+            recent_rows: RecentRows::default(),
         })
     }
 
@@ -225,9 +227,12 @@ impl WeightStore {
     pub fn end_pass(&mut self) {
         if std::mem::take(&mut self.in_pass) {
             let mut state = self.shared.lock();
-            state.end_pass(&self.shared.table);
+            let more = state.end_pass(&self.shared.table);
             self.shared.unlock(state);
-            self.shared.work.notify_all();
+            // Waking them for nothing would take processors from the kernels.
+            if more {
+                self.shared.work.notify_all();
+            }
         }
     }
 
@@ -311,9 +316,11 @@ impl WeightStore {
     /// Experts chosen by the router: these extents are read next, in this order.
     pub fn route(&mut self, ids: &[u32]) {
         let mut state = self.shared.lock();
-        state.route(&self.shared.table, ids);
+        let more = state.route(&self.shared.table, ids);
         self.shared.unlock(state);
-        self.shared.work.notify_all();
+        if more {
+            self.shared.work.notify_all();
+        }
     }
 
     /// Rows of a matrix that need not be in the table (embeddings). `out` gets `rows.len()` rows of `row_bytes` each, in
@@ -338,9 +345,12 @@ impl WeightStore {
         let Some(asked) = Arc::get_mut(&mut spare) else { return Err(StoreError::Cancelled) };
         asked.clear(at);
         for (place, (&row, out)) in rows.iter().zip(out.chunks_exact_mut(row_bytes.max(1))).enumerate() {
-            match self.find_row(&state, at, row) {
-                Some(found) => self.copy_row(&found, out),
-                None => asked.ask(row, place as u32),
+            if let Some(found) = self.recent_rows.find(at, row) {
+                out.copy_from_slice(found);
+            } else if let Some(found) = self.find_row(&state, at, row) {
+                self.copy_row(&found, out);
+            } else {
+                asked.ask(row, place as u32);
             }
         }
         if asked.is_empty() {
@@ -352,7 +362,10 @@ impl WeightStore {
         let job = spare;
         state.counters.row_read_bytes += job.groups.iter().map(|group| group.span_bytes).sum::<u64>();
         state.rows = Some(Arc::clone(&job));
-        self.shared.work.notify_all();
+        match job.groups.len() {
+            1 => self.shared.work.notify_one(),
+            _ => self.shared.work.notify_all(),
+        }
         let since = Instant::now();
         while !job.is_done() && !cancel.is_cancelled() {
             state = self.shared.ready.wait_timeout(state, CANCEL_POLL).unwrap_or_else(PoisonError::into_inner).0;
@@ -361,6 +374,11 @@ impl WeightStore {
         state.counters.wait_us += since.elapsed().as_micros() as u64;
         drop(state);
         let result = if job.is_done() { job.finish(out) } else { Err(StoreError::Cancelled) };
+        if result.is_ok() {
+            for &(row, place) in job.rows() {
+                self.recent_rows.keep(at, row, &out[place as usize * row_bytes..][..row_bytes]);
+            }
+        }
         self.keep_rows(job);
         result
     }

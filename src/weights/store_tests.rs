@@ -336,11 +336,12 @@ fn a_broken_off_pass_leaves_nothing_behind() {
 fn rows_arrive_in_the_order_asked_from_disk_or_from_memory() {
     let fixture = fixture(specs(3, 1000));
     for options in every_order() {
-        let mut store = WeightStore::open(std::slice::from_ref(&fixture.path), &fixture.specs, options).unwrap();
         let head = fixture.specs.last().unwrap().offset;
         let rows: Vec<u32> = (0..200).map(|n| n * 37 % 1000).chain([999, 0, 5, 5]).collect();
-        for pins in [0, store.table().len()] {
-            store.apply(&placement(store.table(), pins, 8));
+        for pinned in [false, true] {
+            let paths = std::slice::from_ref(&fixture.path);
+            let mut store = WeightStore::open(paths, &fixture.specs, options.clone()).unwrap();
+            store.apply(&placement(store.table(), if pinned { store.table().len() } else { 0 }, 8));
             walk(&mut store, &fixture, PassEnd::Head, |_| {}).unwrap();
             let before = store.counters().row_read_bytes;
             let mut out = vec![0; rows.len() * 68];
@@ -350,9 +351,32 @@ fn rows_arrive_in_the_order_asked_from_disk_or_from_memory() {
                 assert!(bytes == &fixture.content[from..from + 68], "row {row}");
             }
             let read = store.counters().row_read_bytes - before;
-            assert_eq!(read == 0, pins > 0, "a tied head in memory serves rows: {read}");
+            assert_eq!(read == 0, pinned, "a tied head in memory serves rows: {read}");
         }
     }
+}
+
+#[test]
+fn rows_read_lately_are_not_read_again() {
+    let fixture = fixture(specs(3, 1000));
+    let mut store =
+        WeightStore::open(std::slice::from_ref(&fixture.path), &fixture.specs, options(SourceKind::Direct)).unwrap();
+    let mut ask = |first: usize, rows: &[u32]| {
+        let before = store.counters().row_read_bytes;
+        let mut out = vec![0; rows.len() * 68];
+        store.read_rows(0, first as u64, 68, rows, &mut out, &Cancel::never()).unwrap();
+        for (row, bytes) in rows.iter().zip(out.chunks_exact(68)) {
+            assert!(bytes == &fixture.content[first + *row as usize * 68..][..68], "row {row} from {first}");
+        }
+        store.counters().row_read_bytes - before
+    };
+    let (head, first) = (fixture.specs.last().unwrap().offset as usize, fixture.specs[0].offset as usize);
+    assert!(ask(head, &[3, 1, 2]) > 0);
+    assert_eq!(ask(head, &[2, 3]), 0);
+    assert!(ask(head, &[3, 4]) > 0);
+    // The rows of another matrix have numbers of their own.
+    assert!(ask(first, &[3]) > 0);
+    assert!(ask(head, &[3]) > 0);
 }
 
 #[test]
