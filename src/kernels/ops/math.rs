@@ -15,21 +15,48 @@ const EXP_LEAST: f32 = -87.0;
 /// e to the power of `x`, within 2 units in the last place; see [`EXP_MOST`], [`EXP_LEAST`]. `exp(0)` is 1.
 #[inline(always)]
 pub(crate) fn exp_lanes<S: Lanes>(s: S, x: S::V) -> S::V {
+    let clamped = s.max(s.splat(EXP_LEAST), s.min(s.splat(EXP_MOST), x));
+    exp_within(s, [x], [clamped])[0]
+}
+
+/// The same bits for vectors of numbers of at most 0; all vectors at a time, so that steps do not wait for each other.
+#[inline(always)]
+pub(crate) fn exp_to_zero<S: Lanes, const N: usize>(s: S, x: [S::V; N]) -> [S::V; N] {
+    exp_within(s, x, x)
+}
+
+/// Exponentials of `x`, where `clamped` is each or the nearest number to it that has one, or of 0 at most.
+#[inline(always)]
+fn exp_within<S: Lanes, const N: usize>(s: S, x: [S::V; N], clamped: [S::V; N]) -> [S::V; N] {
     // Adding 1.5 * 2^23 rounds to an integer, which then sits in the low bits of the sum.
     const ROUND: f32 = 12_582_912.0;
-    let least = s.splat(EXP_LEAST);
-    let clamped = s.max(least, s.min(s.splat(EXP_MOST), x));
-    let shifted = s.fma(clamped, s.splat(std::f32::consts::LOG2_E), s.splat(ROUND));
-    let n = s.sub(shifted, s.splat(ROUND));
-    // ln 2 in two parts, the first with few enough bits for an exact product.
-    let r = s.fma(n, s.splat(-0.693_359_4), clamped);
-    let r = s.fma(n, s.splat(2.121_944_4e-4), r);
-    let mut p = s.splat(1.987_569_1e-4);
-    for coefficient in [1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5] {
-        p = s.fma(p, r, s.splat(coefficient));
+    let (mut shifted, mut r, mut y) = (clamped, clamped, clamped);
+    for i in 0..N {
+        shifted[i] = s.fma(clamped[i], s.splat(std::f32::consts::LOG2_E), s.splat(ROUND));
     }
-    let y = s.add(s.fma(p, s.mul(r, r), r), s.splat(1.0));
-    s.select_gt(least, x, s.splat(0.0), s.add_to_exponent(y, shifted))
+    for i in 0..N {
+        y[i] = s.sub(shifted[i], s.splat(ROUND));
+    }
+    // ln 2 in two parts, the first with few enough bits for an exact product.
+    for part in [-0.693_359_4, 2.121_944_4e-4] {
+        for i in 0..N {
+            r[i] = s.fma(y[i], s.splat(part), r[i]);
+        }
+    }
+    y = [s.splat(1.987_569_1e-4); N];
+    for coefficient in [1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5] {
+        for i in 0..N {
+            y[i] = s.fma(y[i], r[i], s.splat(coefficient));
+        }
+    }
+    for i in 0..N {
+        y[i] = s.fma(y[i], s.mul(r[i], r[i]), r[i]);
+    }
+    for i in 0..N {
+        let power = s.add_to_exponent(s.add(y[i], s.splat(1.0)), shifted[i]);
+        y[i] = s.select_gt(s.splat(EXP_LEAST), x[i], s.splat(0.0), power);
+    }
+    y
 }
 
 /// `1 / (1 + exp(-x))`.
@@ -162,6 +189,8 @@ mod tests {
             for isa in every_isa() {
                 let mut got = [[0.0; 16]; 5];
                 all(isa, x, &mut got);
+                let to_zero = x.map(|x| exp_to_zero(Scalar, [[x.min(0.0); 16]])[0][0]);
+                assert_same_bits(&to_zero, &x.map(|x| exp(x.min(0.0))), "up to zero");
                 assert_same_bits(got.as_flattened(), want.as_flattened(), isa.name());
             }
         }

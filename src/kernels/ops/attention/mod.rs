@@ -7,10 +7,10 @@
 // The lanes, the shape, the buffers: each is one thing, and they change together nowhere.
 #![allow(clippy::too_many_arguments)]
 
+mod runs;
 mod tile;
 mod walk;
 
-use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::Ops;
@@ -18,11 +18,13 @@ use super::kv_page::{KvElement, KvLayout, PAGE_POSITIONS};
 use super::lanes::{Lanes, for_each_isa};
 use crate::kernels::disjoint::Disjoint;
 use crate::kernels::{Cancel, Cancelled, Isa};
+use runs::Runs;
 use tile::Element;
-use walk::{Rows, State, TILE_ROWS, Workspace};
+use walk::{Pages, Rows, State, TILE_ROWS, Workspace};
 
 /// Pages of a segment, the unit in which a long context is shared among threads.
 const SEGMENT_PAGES: usize = 4;
+const SEGMENT_POSITIONS: usize = SEGMENT_PAGES * PAGE_POSITIONS;
 
 /// Query rows of a unit of work, unless a single position has more.
 const UNIT_ROWS: usize = 64;
@@ -63,6 +65,7 @@ pub struct AttentionScratch {
     partials: Vec<f32>,
     /// Segments to go, by KV head.
     left: Vec<AtomicU32>,
+    runs: Runs,
 }
 
 /// Sizes that follow from a layer's shape, in f32.
@@ -83,16 +86,18 @@ impl Shape {
         rows * (self.stride + 2)
     }
 
-    /// Packed queries, two states, probabilities plain and scaled.
+    /// Packed queries, two states, weights plain and scaled.
     fn thread_floats(&self) -> usize {
-        let floats = self.rows * self.key_dim + 2 * self.state_floats(self.rows) + 2 * TILE_ROWS * PAGE_POSITIONS;
+        let floats = self.rows * self.key_dim
+            + 2 * self.state_floats(self.rows)
+            + TILE_ROWS * (SEGMENT_POSITIONS + PAGE_POSITIONS);
         // Threads keep to their own cache lines.
         floats.next_multiple_of(32)
     }
 }
 
 fn segments_for(context: usize) -> usize {
-    context.div_ceil(PAGE_POSITIONS * SEGMENT_PAGES) + 1
+    context.div_ceil(SEGMENT_POSITIONS) + 1
 }
 
 impl AttentionScratch {
@@ -107,12 +112,12 @@ impl AttentionScratch {
     pub fn bytes_for(threads: usize, heads: usize, layout: &KvLayout, context: usize) -> usize {
         let shape = Shape::new(heads, layout);
         let partials = layout.kv_heads * segments_for(context) * shape.state_floats(shape.group);
-        (threads * shape.thread_floats() + partials + layout.kv_heads) * size_of::<f32>()
+        (threads * shape.thread_floats() + partials + layout.kv_heads) * size_of::<f32>() + Runs::bytes_for(threads)
     }
 
     /// Bytes it holds.
     pub fn bytes(&self) -> usize {
-        (self.threads.len() + self.partials.len() + self.left.len()) * size_of::<f32>()
+        (self.threads.len() + self.partials.len() + self.left.len()) * size_of::<f32>() + self.runs.bytes()
     }
 
     /// Room for another shape, where layers differ: as [`new`](Self::new).
@@ -132,6 +137,7 @@ impl AttentionScratch {
         if self.left.len() < layout.kv_heads {
             self.left.resize_with(layout.kv_heads, AtomicU32::default);
         }
+        self.runs.reserve(threads);
     }
 }
 
@@ -145,11 +151,10 @@ struct Call<'a, 'p> {
     cancel: &'a Cancel,
 }
 
-impl Call<'_, '_> {
-    /// Where a KV head's part of a segment's first page is, with one position.
-    fn segment(&self, kv_head: usize, segment: usize) -> *const u8 {
-        let (page, _) = walk::pages_of_segment(self.spec, segment, self.first, self.first);
-        (self.page)(page)[kv_head * self.spec.layout.head_bytes()..].as_ptr()
+impl<'p> Call<'_, 'p> {
+    /// A KV head's part of a segment's pages, with one position.
+    fn pages(&self, kv_head: usize, segment: usize) -> Pages<'p> {
+        Pages::of_segment(self.spec, self.page, kv_head, segment, (self.first, self.first))
     }
 }
 
@@ -204,24 +209,25 @@ impl Ops<'_> {
         for left in &scratch.left[..spec.layout.kv_heads] {
             left.store(count as u32, Ordering::Relaxed);
         }
-        let threads = Disjoint::new(&mut scratch.threads);
+        let scratches = Disjoint::new(&mut scratch.threads);
         let partials = Disjoint::new(&mut scratch.partials);
-        let left = &scratch.left;
+        let (left, runs) = (&scratch.left, &scratch.runs);
         let out_len = shape.group * spec.layout.value_dim;
         let out = Disjoint::new(out);
-        let one = |thread: usize, unit: usize, before: Option<usize>, next: Option<usize>| {
-            let (kv_head, segment) = (unit / count, unit % count);
+        let pages = |unit: usize| call.pages(unit / count, segments.start + unit % count);
+        let one = |thread: usize, unit: usize, before: Option<usize>, cold: bool, next: Option<usize>| {
+            let kv_head = unit / count;
             let packed = before.is_some_and(|unit| unit / count == kv_head);
+            let next = next.map_or(Pages::default(), pages);
             // SAFETY: each thread has its own scratch, each unit its own partial state.
             let (own, partial) = unsafe {
                 let floats = shape.thread_floats();
                 (
-                    threads.range(thread * floats..(thread + 1) * floats),
+                    scratches.range(thread * floats..(thread + 1) * floats),
                     partials.range(unit * state_floats..(unit + 1) * state_floats),
                 )
             };
-            let after = next.map_or(ptr::null(), |unit| call.segment(unit / count, segments.start + unit % count));
-            one_segment(self.isa, call, &shape, kv_head, packed, segments.start + segment, after, own, partial);
+            one_segment(self.isa, call, &shape, kv_head, packed, (&pages(unit), &next), cold, own, partial);
             if left[kv_head].fetch_sub(1, Ordering::AcqRel) == 1 && !call.cancel.is_cancelled() {
                 // SAFETY: all of this KV head's units are done; nobody else touches its states or its part of the output.
                 let (states, out) = unsafe {
@@ -234,13 +240,20 @@ impl Ops<'_> {
                 merge_segments(self.isa, call, &shape, kv_head, own, states, out);
             }
         };
-        // Runs of units, so that each knows what its thread has and what it needs next.
-        self.pool.for_each_chunk(spec.layout.kv_heads * count, 1, &|thread, units| {
-            for unit in units.clone() {
-                let before = unit.checked_sub(1).filter(|before| units.contains(before));
-                one(thread, unit, before, Some(unit + 1).filter(|next| *next < units.end));
+        let (units, threads) = (spec.layout.kv_heads * count, self.pool.threads());
+        runs.begin(units, threads);
+        let all = |thread: usize| {
+            let (mut before, mut on_its_way) = (None, None);
+            while let Some((unit, next)) = runs.take(thread, units, threads) {
+                one(thread, unit, before, on_its_way != Some(unit), next);
+                (before, on_its_way) = (Some(unit), next);
             }
-        });
+        };
+        if units == 1 {
+            all(0);
+        } else {
+            self.pool.share(&all);
+        }
     }
 
     /// Units are (KV head, tile of positions), the last positions first since they see the most.
@@ -278,7 +291,7 @@ fn take_apart<'a>(shape: &Shape, own: &'a mut [f32]) -> Own<'a> {
     let (q, own) = own.split_at_mut(shape.rows * shape.key_dim);
     let (whole, own) = own.split_at_mut(shape.state_floats(shape.rows));
     let (segment, own) = own.split_at_mut(shape.state_floats(shape.rows));
-    let (p, own) = own.split_at_mut(TILE_ROWS * PAGE_POSITIONS);
+    let (p, own) = own.split_at_mut(TILE_ROWS * SEGMENT_POSITIONS);
     Own { q, whole, segment, work: Workspace { p, scaled: &mut own[..TILE_ROWS * PAGE_POSITIONS] } }
 }
 
@@ -305,37 +318,20 @@ fn query_row<'a>(call: &Call<'a, '_>, kv_head: usize, position: usize, head: usi
     &call.q[(position * call.spec.heads + kv_head * call.spec.group() + head) * dim..][..dim]
 }
 
-#[inline(always)]
-fn segment_lanes<S: Lanes>(
-    s: S,
+fn walk_segment(
+    isa: Isa,
     call: &Call<'_, '_>,
-    kv_head: usize,
     rows: &Rows<'_>,
-    segment: usize,
-    after: *const u8,
+    pages: (&Pages<'_>, &Pages<'_>),
+    cold: bool,
     state: &mut State<'_>,
     work: &mut Workspace<'_>,
 ) {
-    let last = rows.first + (rows.count - 1) / rows.group;
-    let pages = walk::pages_of_segment(call.spec, segment, rows.first, last);
-    state.clear();
-    #[inline(always)]
-    fn of<S: Lanes, E: Element>(
-        s: S,
-        call: &Call<'_, '_>,
-        kv_head: usize,
-        rows: &Rows<'_>,
-        pages: (usize, usize),
-        after: *const u8,
-        state: &mut State<'_>,
-        work: &mut Workspace<'_>,
-    ) {
-        walk::walk_segment::<S, E>(s, call.spec, kv_head, rows, pages, after, call.page, state, work, call.cancel);
-    }
-    match call.spec.layout.element {
-        KvElement::F16 => of::<S, tile::F16>(s, call, kv_head, rows, pages, after, state, work),
-        KvElement::F32 => of::<S, tile::F32>(s, call, kv_head, rows, pages, after, state, work),
-        KvElement::Q8_0 => of::<S, tile::Q8>(s, call, kv_head, rows, pages, after, state, work),
+    let (spec, (pages, next), cancel) = (call.spec, pages, call.cancel);
+    match spec.layout.element {
+        KvElement::F16 => walk(isa, tile::F16, spec, rows, pages, next, cold, state, work, cancel),
+        KvElement::F32 => walk(isa, tile::F32, spec, rows, pages, next, cold, state, work, cancel),
+        KvElement::Q8_0 => walk(isa, tile::Q8, spec, rows, pages, next, cold, state, work, cancel),
     }
 }
 
@@ -346,8 +342,8 @@ fn one_segment(
     shape: &Shape,
     kv_head: usize,
     packed: bool,
-    segment: usize,
-    after: *const u8,
+    pages: (&Pages<'_>, &Pages<'_>),
+    cold: bool,
     own: &mut [f32],
     partial: &mut [f32],
 ) {
@@ -356,7 +352,7 @@ fn one_segment(
         pack(isa, call, shape, kv_head, (0, 1), own.q);
     }
     let rows = Rows { q: own.q, count: shape.group, group: shape.group, first: call.first };
-    walk_segment(isa, call, kv_head, &rows, segment, after, &mut state(shape, shape.group, partial), &mut own.work);
+    walk_segment(isa, call, &rows, pages, cold, &mut state(shape, shape.group, partial), &mut own.work);
 }
 
 #[inline(always)]
@@ -413,7 +409,9 @@ fn position_tile(
     let mut part = state(shape, count, own.segment);
     begin(call.spec, kv_head, &mut whole);
     for segment in walk::segments(call.spec, rows.first, call.first + positions.1 - 1) {
-        walk_segment(isa, call, kv_head, &rows, segment, ptr::null(), &mut part, &mut own.work);
+        let seeing = (rows.first, call.first + positions.1 - 1);
+        let pages = Pages::of_segment(call.spec, call.page, kv_head, segment, seeing);
+        walk_segment(isa, call, &rows, (&pages, &Pages::default()), false, &mut part, &mut own.work);
         if call.cancel.is_cancelled() {
             return;
         }
@@ -434,10 +432,10 @@ for_each_isa! {
     ) = pack_lanes;
 }
 for_each_isa! {
-    fn walk_segment(
-        call: &Call<'_, '_>, kv_head: usize, rows: &Rows<'_>, segment: usize, after: *const u8,
-        state: &mut State<'_>, work: &mut Workspace<'_>,
-    ) = segment_lanes;
+    fn walk<E: Element>(
+        element: E, spec: &AttentionSpec<'_>, rows: &Rows<'_>, pages: &Pages<'_>, next: &Pages<'_>, cold: bool,
+        state: &mut State<'_>, work: &mut Workspace<'_>, cancel: &Cancel,
+    ) = walk::walk_segment;
 }
 for_each_isa! {
     fn merge(stride: usize, whole: &mut State<'_>, segment: &State<'_>) = walk::merge;

@@ -1,10 +1,13 @@
-//! The two inner products of attention over one page, as outer-product tiles in registers.
+//! The two inner products of attention over pages, as outer-product tiles in registers.
 //!
 //! Scores have positions in the lanes, outputs have elements in the lanes; neither sums across lanes, so each result is one
 //! chain of fused multiply-adds in ascending order whatever the tile, the vector width or the number of rows.
 
+use std::sync::atomic::{Ordering, compiler_fence};
+
 use super::super::kv_page::{PAGE_POSITIONS, SCALE_BLOCK};
 use super::super::lanes::{LANES, Lanes};
+use super::SEGMENT_POSITIONS;
 use crate::kernels::prefetch::prefetch;
 
 /// An element type of the cache.
@@ -52,79 +55,99 @@ impl Element for Q8 {
     }
 }
 
-/// What is prefetched while a tile works: the same bytes of another page, as far from this one. At the pace at which this
-/// one is read, as all at once would be more than a processor asks of memory at a time.
+/// What is prefetched while something else is read: as many bytes, front to back, at the same pace, as all at once would be
+/// more than a processor asks of memory at a time.
 #[derive(Clone, Copy)]
-pub(super) struct Ahead(pub(super) Option<isize>);
+pub(super) struct Pace {
+    at: *const u8,
+    /// 1, or 0 to stay.
+    goes: usize,
+}
 
-impl Ahead {
+impl Pace {
+    /// From `ahead` on, or, where that is null, what is being read itself, which costs next to nothing.
     #[inline(always)]
-    fn fetch(self, row: *const u8, bytes: usize) {
-        if let Some(distance) = self.0 {
-            prefetch(row.wrapping_offset(distance), bytes);
-        }
+    pub(super) fn new(ahead: *const u8, reads: *const u8) -> Self {
+        if ahead.is_null() { Self { at: reads, goes: 0 } } else { Self { at: ahead, goes: 1 } }
+    }
+
+    /// With each `bytes` that are read.
+    #[inline(always)]
+    fn step(&mut self, bytes: usize) {
+        prefetch(self.at, bytes);
+        self.at = self.at.wrapping_add(bytes * self.goes);
+        // The compiler would gather what is spread here.
+        compiler_fence(Ordering::SeqCst);
     }
 }
 
-/// `out[r][j] = sum over d of q[d][r] * k[d][j]`; q (dim, R), k (dim, 32), key scales (blocks, 32), out (R, 32).
+/// Sixteen positions of a page.
+#[derive(Clone, Copy)]
+pub(super) struct Column {
+    /// Keys (dim, 32), from the first of these positions on.
+    pub(super) keys: *const u8,
+    /// Their scales (blocks, 32), likewise.
+    pub(super) scales: *const u8,
+    /// Scores (R, [`SEGMENT_POSITIONS`]), likewise.
+    pub(super) out: *mut f32,
+}
+
+/// `out[r][j] = sum over d of q[d][r] * k[d][j]` for `W` columns of positions; q (dim, R).
 ///
 /// With scales, a block's sum is multiplied by its scale and added to the blocks before it.
 ///
 /// # Safety
-/// The pointers are good for these shapes; `W` divides 2.
+/// The pointers are good for these shapes.
 #[inline(always)]
-pub(super) unsafe fn scores<S: Lanes, E: Element, const R: usize, const W: usize>(
+pub(super) unsafe fn scores<S: Lanes, E: Element, const R: usize, const W: usize, const P: usize>(
     s: S,
     q: *const f32,
-    k: *const u8,
-    key_scales: *const u8,
+    columns: &[Column; W],
     dim: usize,
-    out: *mut f32,
-    ahead: Ahead,
+    paces: &mut [Pace; P],
 ) {
     let block = if E::SCALED { SCALE_BLOCK } else { dim };
-    for part in 0..PAGE_POSITIONS / (W * LANES) {
-        let column = part * W * LANES;
-        for start in (0..dim).step_by(block) {
-            let mut sums = [[s.splat(0.0); W]; R];
-            for d in start..(start + block).min(dim) {
-                // SAFETY: row d of k, element d of each q.
-                unsafe {
-                    let row = k.add((d * PAGE_POSITIONS + column) * E::BYTES);
-                    ahead.fetch(row, W * LANES * E::BYTES);
-                    let keys: [S::V; W] = std::array::from_fn(|w| E::load(s, row.add(w * LANES * E::BYTES)));
-                    for (r, sums) in sums.iter_mut().enumerate() {
-                        let query = s.splat(*q.add(d * R + r));
-                        for w in 0..W {
-                            sums[w] = s.fma(query, keys[w], sums[w]);
-                        }
+    for start in (0..dim).step_by(block) {
+        let mut sums = [[s.splat(0.0); W]; R];
+        for d in start..(start + block).min(dim) {
+            paces.iter_mut().for_each(|pace| pace.step(W / P * LANES * E::BYTES));
+            // SAFETY: row d of the keys, element d of each q.
+            unsafe {
+                let row = d * PAGE_POSITIONS * E::BYTES;
+                let keys: [S::V; W] = std::array::from_fn(|w| E::load(s, columns[w].keys.add(row)));
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    let query = s.splat(*q.add(d * R + r));
+                    for w in 0..W {
+                        sums[w] = s.fma(query, keys[w], sums[w]);
                     }
                 }
             }
-            for w in 0..W {
-                let mut scale = s.splat(1.0);
-                if E::SCALED {
-                    let at = (start / SCALE_BLOCK) * PAGE_POSITIONS + column + w * LANES;
-                    // SAFETY: this block's scales.
-                    scale = unsafe { s.load_f16(key_scales.add(2 * at)) };
-                }
-                for (r, sums) in sums.iter().enumerate() {
-                    // SAFETY: within row r of `out`.
-                    let to = unsafe { &mut *out.add(r * PAGE_POSITIONS + column + w * LANES).cast::<[f32; LANES]>() };
-                    let sum = match (E::SCALED, start) {
-                        (false, _) => sums[w],
-                        (true, 0) => s.mul(sums[w], scale),
-                        (true, _) => s.fma(sums[w], scale, s.load(to)),
-                    };
-                    s.store(sum, to);
-                }
+        }
+        if E::SCALED {
+            paces.iter_mut().for_each(|pace| pace.step(W / P * LANES * 2));
+        }
+        for (w, column) in columns.iter().enumerate() {
+            let mut scale = s.splat(1.0);
+            if E::SCALED {
+                // SAFETY: this block's scales.
+                scale = unsafe { s.load_f16(column.scales.add(2 * (start / SCALE_BLOCK) * PAGE_POSITIONS)) };
+            }
+            for (r, sums) in sums.iter().enumerate() {
+                // SAFETY: within row r of `out`.
+                let to = unsafe { &mut *column.out.add(r * SEGMENT_POSITIONS).cast::<[f32; LANES]>() };
+                let sum = match (E::SCALED, start) {
+                    (false, _) => sums[w],
+                    (true, 0) => s.mul(sums[w], scale),
+                    (true, _) => s.fma(sums[w], scale, s.load(to)),
+                };
+                s.store(sum, to);
             }
         }
     }
 }
 
-/// `o[r][i] = o[r][i] * factor[r] + sum over j in seen of p[r][j] * v[j][i]` for `W` vectors of elements;
-/// p (R, 32), v (32, stride), o (R, stride), both from the first of those elements on.
+/// `o[r][i] += sum over j in seen of p[r][j] * v[j][i]` for `W` vectors of elements;
+/// p (R, `row`), v (32, stride), o (R, stride), both from the first of those elements on.
 ///
 /// # Safety
 /// The pointers are good for these shapes, and `seen` is within 0..32.
@@ -132,28 +155,30 @@ pub(super) unsafe fn scores<S: Lanes, E: Element, const R: usize, const W: usize
 pub(super) unsafe fn values<S: Lanes, E: Element, const R: usize, const W: usize>(
     s: S,
     p: *const f32,
-    factor: &[f32; LANES],
+    row: usize,
     v: *const u8,
     stride: usize,
     seen: (usize, usize),
     o: *mut f32,
-    ahead: Ahead,
+    pace: &mut Pace,
 ) {
     // SAFETY: vector w of row r of `o`.
     let place = |r: usize, w: usize| unsafe { o.add(r * stride + w * LANES).cast::<[f32; LANES]>() };
-    let mut sums: [[S::V; W]; R] = std::array::from_fn(|r| {
-        let factor = s.splat(factor[r]);
-        // SAFETY: nothing else borrows `o`.
-        std::array::from_fn(|w| s.mul(s.load(unsafe { &*place(r, w) }), factor))
-    });
+    let mut sums: [[S::V; W]; R] = [[s.splat(0.0); W]; R];
+    for (r, sums) in sums.iter_mut().enumerate() {
+        for (w, sum) in sums.iter_mut().enumerate() {
+            // SAFETY: nothing else borrows `o`.
+            *sum = s.load(unsafe { &*place(r, w) });
+        }
+    }
     for j in seen.0..seen.1 {
+        pace.step(W * LANES * E::BYTES);
         // SAFETY: row j of v, element j of each p.
         unsafe {
-            let row = v.add(j * stride * E::BYTES);
-            ahead.fetch(row, W * LANES * E::BYTES);
-            let elements: [S::V; W] = std::array::from_fn(|w| E::load(s, row.add(w * LANES * E::BYTES)));
+            let elements = v.add(j * stride * E::BYTES);
+            let elements: [S::V; W] = std::array::from_fn(|w| E::load(s, elements.add(w * LANES * E::BYTES)));
             for (r, sums) in sums.iter_mut().enumerate() {
-                let weight = s.splat(*p.add(r * PAGE_POSITIONS + j));
+                let weight = s.splat(*p.add(r * row + j));
                 for w in 0..W {
                     sums[w] = s.fma(weight, elements[w], sums[w]);
                 }

@@ -91,6 +91,15 @@ impl Lanes for Avx2 {
             _mm256_blendv_ps(y[1], x[1], _mm256_cmp_ps::<_CMP_GT_OQ>(a[1], b[1])),
         ])
     }
+    // The instructions are these comparisons, with NaN and zeros too.
+    #[inline(always)]
+    fn max(self, a: Self::V, b: Self::V) -> Self::V {
+        has!([_mm256_max_ps(a[0], b[0]), _mm256_max_ps(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn min(self, a: Self::V, b: Self::V) -> Self::V {
+        has!([_mm256_min_ps(a[0], b[0]), _mm256_min_ps(a[1], b[1])])
+    }
     #[inline(always)]
     fn add_to_exponent(self, y: Self::V, n: Self::V) -> Self::V {
         let one = |y, n| {

@@ -67,6 +67,15 @@ impl Lanes for Avx512 {
     fn select_gt(self, a: __m512, b: __m512, x: __m512, y: __m512) -> __m512 {
         has!(_mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b), y, x))
     }
+    // The instructions are these comparisons, with NaN and zeros too.
+    #[inline(always)]
+    fn max(self, a: __m512, b: __m512) -> __m512 {
+        has!(_mm512_max_ps(a, b))
+    }
+    #[inline(always)]
+    fn min(self, a: __m512, b: __m512) -> __m512 {
+        has!(_mm512_min_ps(a, b))
+    }
     #[inline(always)]
     fn add_to_exponent(self, y: __m512, n: __m512) -> __m512 {
         has!(_mm512_castsi512_ps(_mm512_add_epi32(
