@@ -49,7 +49,8 @@ fn panels_are_hidden_one_by_one_and_together() {
 
 #[test]
 fn figures_are_held_still() {
-    let terminal = answered(120, 40);
+    // Wide enough for the title beside figures of any length.
+    let terminal = answered(200, 50);
     terminal.keys("\x1bx");
     terminal.wait_for("MEMORY (held)");
     terminal.line("/freeze");
