@@ -52,8 +52,8 @@ pub(super) struct Workspace<'a> {
 /// Rows of a tile, at most; an instruction set may have fewer.
 pub(super) const TILE_ROWS: usize = 8;
 
-/// Bytes that are on their way from memory while others are computed with, about.
-const AHEAD_BYTES: usize = 8192;
+/// Parts that are on their way from memory while one is computed with: with one, memory is late where parts are small.
+const PARTS_AHEAD: usize = 2;
 
 /// A KV head's part of the pages of a segment; none if there is no segment.
 #[derive(Clone, Copy, Default)]
@@ -145,8 +145,7 @@ pub(super) fn walk_segment<S: Lanes, E: Element>(
     state.clear();
     let layout = &spec.layout;
     // A few rows read the cache at the memory's speed; many find it in the processor's.
-    let ahead = AHEAD_BYTES.div_ceil(layout.offsets()[1].max(AHEAD_BYTES / 4));
-    let mut way = Way { layout, pages, next, ahead: (rows.count <= 2 * TILE_ROWS).then_some(ahead) };
+    let mut way = Way { layout, pages, next, ahead: (rows.count <= 2 * TILE_ROWS).then_some(PARTS_AHEAD) };
     if cold {
         way.begin();
     }
