@@ -11,7 +11,7 @@ pub fn in_chat(failure: &Failure) -> String {
             // A little over the least: the program grows while one types.
             let enough = shortfall.least_bytes.div_ceil(MIB) + 1;
             format!(
-                "{}: /budget {enough}M is enough for now, and /budget 0 is the least, growing with the chat",
+                "{}: /budget 0 takes the least and grows with the chat, /budget {enough}M is enough for what it is now",
                 failure.message
             )
         }
@@ -30,7 +30,7 @@ mod tests {
         let failure =
             Failure { kind: FailureKind::Budget, message: "too little".into(), shortfall: Some(shortfall.clone()) };
         let said = in_chat(&failure);
-        assert!(said.starts_with("too little: /budget 31M ") && said.contains("/budget 0 "), "{said}");
+        assert!(said.starts_with("too little: /budget 0 ") && said.contains("/budget 31M "), "{said}");
         assert_eq!(in_chat(&Failure { kind: FailureKind::Io, ..failure }), "too little");
     }
 }
