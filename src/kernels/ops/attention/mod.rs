@@ -64,9 +64,14 @@ pub struct AttentionScratch {
     /// By KV head and segment: the state of the group's rows.
     partials: Vec<f32>,
     /// Segments to go, by KV head.
-    left: Vec<AtomicU32>,
+    left: Vec<Left>,
     runs: Runs,
 }
+
+/// On cache lines of their own, as cores can be far from each other.
+#[derive(Default)]
+#[repr(align(128))]
+struct Left(AtomicU32);
 
 /// Sizes that follow from a layer's shape, in f32.
 struct Shape {
@@ -112,12 +117,14 @@ impl AttentionScratch {
     pub fn bytes_for(threads: usize, heads: usize, layout: &KvLayout, context: usize) -> usize {
         let shape = Shape::new(heads, layout);
         let partials = layout.kv_heads * segments_for(context) * shape.state_floats(shape.group);
-        (threads * shape.thread_floats() + partials + layout.kv_heads) * size_of::<f32>() + Runs::bytes_for(threads)
+        let counters = layout.kv_heads * size_of::<Left>() + Runs::bytes_for(threads);
+        (threads * shape.thread_floats() + partials) * size_of::<f32>() + counters
     }
 
     /// Bytes it holds.
     pub fn bytes(&self) -> usize {
-        (self.threads.len() + self.partials.len() + self.left.len()) * size_of::<f32>() + self.runs.bytes()
+        let counters = self.left.len() * size_of::<Left>() + self.runs.bytes();
+        (self.threads.len() + self.partials.len()) * size_of::<f32>() + counters
     }
 
     /// Room for another shape, where layers differ: as [`new`](Self::new).
@@ -135,7 +142,7 @@ impl AttentionScratch {
         grow(&mut self.threads, threads * shape.thread_floats());
         grow(&mut self.partials, layout.kv_heads * segments * shape.state_floats(shape.group));
         if self.left.len() < layout.kv_heads {
-            self.left.resize_with(layout.kv_heads, AtomicU32::default);
+            self.left.resize_with(layout.kv_heads, Left::default);
         }
         self.runs.reserve(threads);
     }
@@ -207,7 +214,7 @@ impl Ops<'_> {
         let count = segments.len();
         let state_floats = shape.state_floats(shape.group);
         for left in &scratch.left[..spec.layout.kv_heads] {
-            left.store(count as u32, Ordering::Relaxed);
+            left.0.store(count as u32, Ordering::Relaxed);
         }
         let scratches = Disjoint::new(&mut scratch.threads);
         let partials = Disjoint::new(&mut scratch.partials);
@@ -228,7 +235,7 @@ impl Ops<'_> {
                 )
             };
             one_segment(self.isa, call, &shape, kv_head, packed, (&pages(unit), &next), cold, own, partial);
-            if left[kv_head].fetch_sub(1, Ordering::AcqRel) == 1 && !call.cancel.is_cancelled() {
+            if left[kv_head].0.fetch_sub(1, Ordering::AcqRel) == 1 && !call.cancel.is_cancelled() {
                 // SAFETY: all of this KV head's units are done; nobody else touches its states or its part of the output.
                 let (states, out) = unsafe {
                     let first = kv_head * count * state_floats;
