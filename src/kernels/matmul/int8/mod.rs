@@ -40,11 +40,11 @@ pub(super) fn lanes(isa: Isa) -> usize {
 
 /// The kernel for a weight type that is multiplied in integers, and for activations like these.
 pub(super) fn kernel(kernels: Kernels, acts: &Activations, ty: TensorType) -> Option<Kernel> {
-    match kernels.isa {
+    match (kernels.isa, acts.has_words()) {
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 if acts.has_words() => x86::avx2_words::<Words>(ty),
-        isa if kernels.arithmetic == Arithmetic::Fast => of_planes::<One>(isa, ty),
-        isa => of_planes::<Two>(isa, ty),
+        (Isa::Avx2, true) => x86::avx2_words::<Words>(ty),
+        (isa, _) if kernels.arithmetic == Arithmetic::Fast => of_planes::<One>(isa, ty),
+        (isa, _) => of_planes::<Two>(isa, ty),
     }
 }
 
