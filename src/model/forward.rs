@@ -103,11 +103,13 @@ impl<'a> Pass<'a> {
         let (rows, width) = (&self.layout.embedding, self.hp.width);
         // The work buffer is free until the first layer: raw rows are read into a part of it.
         let raw = scratch.rows.as_mut_slice();
-        let at_once = (raw.len() / rows.row_bytes).min(EMBEDDING_ROWS);
+        let at_once = (raw.len() / rows.at.row_bytes).min(EMBEDDING_ROWS);
         for (batch, out) in tokens.chunks(at_once).zip(scratch.residual.chunks_mut(at_once * width)) {
-            let raw = &mut raw[..batch.len() * rows.row_bytes];
-            self.store.read_rows(rows.part, rows.offset, rows.row_bytes, batch, raw, self.cancel)?;
-            for (row, out) in raw.chunks_exact(rows.row_bytes).zip(out.chunks_exact_mut(width)) {
+            let raw = &mut raw[..batch.len() * rows.at.row_bytes];
+            // Threads that wait for work would keep the reader from a processor.
+            let waits = || self.pool.park();
+            self.store.read_rows(rows.at, batch, raw, self.cancel, waits)?;
+            for (row, out) in raw.chunks_exact(rows.at.row_bytes).zip(out.chunks_exact_mut(width)) {
                 quant::decode_row(rows.ty, row, out);
             }
         }

@@ -16,15 +16,13 @@ use super::block_weights::{
 use super::hyperparameters::{Hyperparameters, Latent};
 use crate::gguf::{Gguf, TensorInfo, TensorType};
 use crate::quant;
-use crate::weights::MatrixSpec;
+use crate::weights::{MatrixSpec, RowsAt};
 
 /// The token embedding: rows read one at a time, past the extent table.
 #[derive(Clone, Debug)]
 pub struct EmbeddingRows {
     pub ty: TensorType,
-    pub part: u16,
-    pub offset: u64,
-    pub row_bytes: usize,
+    pub at: RowsAt,
 }
 
 /// Everything a pass needs to know of the file.
@@ -89,9 +87,11 @@ impl Layout {
         let table = builder.matrix_tensor("token_embd.weight", hp.width, hp.vocabulary)?;
         let embedding = EmbeddingRows {
             ty: table.ty,
-            part: table.part,
-            offset: table.offset,
-            row_bytes: (table.bytes / hp.vocabulary as u64) as usize,
+            at: RowsAt {
+                part: table.part,
+                offset: table.offset,
+                row_bytes: (table.bytes / hp.vocabulary as u64) as usize,
+            },
         };
         let blocks = (0..hp.layers).map(|layer| builder.block(layer)).collect::<Result<Vec<_>, _>>()?;
         let output_norm =

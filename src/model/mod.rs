@@ -98,7 +98,7 @@ impl Model {
             threads: pool.threads(),
             kv: *cache.layout(),
             context: options.context,
-            row_bytes: layout.embedding.row_bytes,
+            row_bytes: layout.embedding.at.row_bytes,
         };
         let scratch = Scratch::new(&hp, &shape, 1, 1);
         let interleaving_bytes = interleaving_bytes(&store, &shape);
@@ -182,7 +182,7 @@ impl Model {
         let always = table.always_file_bytes();
         let experts = table.all_file_bytes() - always;
         let chosen = self.hp.experts.map_or(0, |e| experts * e.used as u64 / e.count as u64);
-        always + chosen + self.layout.embedding.row_bytes as u64
+        always + chosen + self.layout.embedding.at.row_bytes as u64
     }
 
     /// Positions that one pass can take.

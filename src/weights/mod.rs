@@ -30,6 +30,7 @@ pub use pin_order::PinPolicy;
 pub use plan::{
     Budget, ContextRequest, KvCost, LeastCost, LedgerLine, Placement, Plan, PlanInput, ScratchCost, Shortfall,
 };
+pub use rows::RowsAt;
 pub use store::{PassEnd, ReadFailure, StoreError, StoreOptions, WeightStore};
 
 /// How weights are read from their file.

@@ -15,13 +15,14 @@ const GROUP_BYTES: u64 = 128 << 10;
 /// Bytes of rows that are kept for the next time.
 const RECENT_BYTES: usize = 256 << 10;
 
-/// Rows asked for: where they are, and where they go.
+/// Where a matrix's rows are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RowsAt {
-    pub(super) part: u16,
-    /// Where row 0 begins.
-    pub(super) offset: u64,
-    pub(super) row_bytes: usize,
+pub struct RowsAt {
+    /// Of the model's file.
+    pub part: u16,
+    /// Where row 0 begins in the part.
+    pub offset: u64,
+    pub row_bytes: usize,
 }
 
 impl RowsAt {

@@ -24,6 +24,8 @@ use super::{Residency, SourceKind, arena};
 
 /// How often a waiting engine looks whether it was cancelled.
 const CANCEL_POLL: Duration = Duration::from_millis(4);
+/// How long an engine that waits for rows stays awake, before it sleeps.
+const AWAKE: Duration = Duration::from_micros(300);
 /// Jobs for rows that are kept for the next token.
 const SPARE_ROWS: usize = 8;
 
@@ -323,18 +325,17 @@ impl WeightStore {
         }
     }
 
-    /// Rows of a matrix that need not be in the table (embeddings). `out` gets `rows.len()` rows of `row_bytes` each, in
-    /// the order asked; `offset` is where row 0 begins in its part.
+    /// Rows of a matrix that need not be in the table (embeddings). `out` gets `rows.len()` of them, in the order asked.
+    /// `waits` is called before the disk is waited for.
     pub fn read_rows(
         &mut self,
-        part: u16,
-        offset: u64,
-        row_bytes: usize,
+        at: RowsAt,
         rows: &[u32],
         out: &mut [u8],
         cancel: &Cancel,
+        waits: impl FnOnce(),
     ) -> Result<(), StoreError> {
-        let at = RowsAt { part, offset, row_bytes };
+        let row_bytes = at.row_bytes;
         let mut state = self.shared.lock();
         // A reader may not have let go of the last one yet.
         let free = self.spare_rows.iter_mut().position(|job| Arc::get_mut(job).is_some());
@@ -362,11 +363,18 @@ impl WeightStore {
         let job = spare;
         state.counters.row_read_bytes += job.groups.iter().map(|group| group.span_bytes).sum::<u64>();
         state.rows = Some(Arc::clone(&job));
+        waits();
         match job.groups.len() {
             1 => self.shared.work.notify_one(),
             _ => self.shared.work.notify_all(),
         }
+        drop(state);
         let since = Instant::now();
+        // One row is here sooner than a thread that sleeps is back.
+        while !job.is_done() && since.elapsed() < AWAKE {
+            std::thread::yield_now();
+        }
+        let mut state = self.shared.lock();
         while !job.is_done() && !cancel.is_cancelled() {
             state = self.shared.ready.wait_timeout(state, CANCEL_POLL).unwrap_or_else(PoisonError::into_inner).0;
         }

@@ -345,7 +345,10 @@ fn rows_arrive_in_the_order_asked_from_disk_or_from_memory() {
             walk(&mut store, &fixture, PassEnd::Head, |_| {}).unwrap();
             let before = store.counters().row_read_bytes;
             let mut out = vec![0; rows.len() * 68];
-            store.read_rows(0, head, 68, &rows, &mut out, &Cancel::never()).unwrap();
+            let at = RowsAt { part: 0, offset: head, row_bytes: 68 };
+            let mut waited = false;
+            store.read_rows(at, &rows, &mut out, &Cancel::never(), || waited = true).unwrap();
+            assert_eq!(waited, !pinned);
             for (row, bytes) in rows.iter().zip(out.chunks_exact(68)) {
                 let from = head as usize + *row as usize * 68;
                 assert!(bytes == &fixture.content[from..from + 68], "row {row}");
@@ -364,7 +367,8 @@ fn rows_read_lately_are_not_read_again() {
     let mut ask = |first: usize, rows: &[u32]| {
         let before = store.counters().row_read_bytes;
         let mut out = vec![0; rows.len() * 68];
-        store.read_rows(0, first as u64, 68, rows, &mut out, &Cancel::never()).unwrap();
+        let at = RowsAt { part: 0, offset: first as u64, row_bytes: 68 };
+        store.read_rows(at, rows, &mut out, &Cancel::never(), || ()).unwrap();
         for (row, bytes) in rows.iter().zip(out.chunks_exact(68)) {
             assert!(bytes == &fixture.content[first + *row as usize * 68..][..68], "row {row} from {first}");
         }

@@ -127,7 +127,8 @@ fn a_wait_for_a_stalled_disk_is_cancelled_within_milliseconds_and_the_next_pass_
     let cancel = handle.token();
     handle.cancel();
     let mut row = [0; 68];
-    assert!(matches!(store.read_rows(0, 1056, 68, &[3], &mut row, &cancel), Err(StoreError::Cancelled)));
+    let at = RowsAt { part: 0, offset: 1056, row_bytes: 68 };
+    assert!(matches!(store.read_rows(at, &[3], &mut row, &cancel, || ()), Err(StoreError::Cancelled)));
     switch.stall.store(false, Ordering::Relaxed);
     walk(&mut store, &fixture, PassEnd::Head, |_| {}).unwrap();
 }
