@@ -279,6 +279,11 @@ fn largest_of(block: &[f32; BLOCK]) -> f32 {
     lanes.into_iter().fold(f32::NEG_INFINITY, |a, b| if b > a { b } else { a })
 }
 
+/// The token of the first largest logit; 0 if there is none.
+pub(crate) fn likeliest(logits: &[f32]) -> u32 {
+    largest(logits).0
+}
+
 /// The first largest logit and its value; token 0 and minus infinity if there is none.
 fn largest(logits: &[f32]) -> (u32, f32) {
     let (mut best, mut most) = (0, f32::NEG_INFINITY);

@@ -24,10 +24,14 @@ use super::times::{Op, OpTimes};
 use crate::kernels::ops::{AttentionScratch, AttentionSpec, Ops};
 use crate::kernels::{Activations, Cancel, Kernels, MatrixOut, Pool, Positions, Task, matmul};
 use crate::quant;
+use crate::sampler;
 use crate::weights::WeightStore;
 
 /// Most tasks in one dispatch of [`matmul`].
 const TASKS: usize = 64;
+/// While the last of so many parts of the head is multiplied, the embedding's row of the likeliest token up to there is
+/// read: it is most often the next one, and the disk takes about as long.
+const EXPECTED_IN: u32 = 8;
 
 /// Constants of gpt-oss's activation function.
 const OAI_ALPHA: f32 = 1.702;
@@ -364,13 +368,19 @@ impl<'a> Pass<'a> {
         let logits = &mut logits[..rows * hp.vocabulary];
         let input = self.norm(Some(&layout.output_norm), residual, branch);
         activations.prepare(self.pool, input, rows, hp.width, &layout.head.types);
-        self.matrices(
-            &layout.head,
-            hp.layers,
-            Op::Head,
-            activations,
-            &mut [MatrixOut { data: logits, row_stride: hp.vocabulary }],
-        )?;
+        let mut extents = self.store.table().stage_extents(layout.head.id);
+        let multiply = |pass: &mut Self, extents, logits: &mut [f32]| {
+            let out = MatrixOut { data: logits, row_stride: hp.vocabulary };
+            pass.extents(extents, layout.head.first_matrix, hp.layers, Op::Head, activations, &mut [out])
+        };
+        if rows == 1 && !layout.embedding.is_tied && extents.len() >= EXPECTED_IN as usize {
+            let rest = extents.end - extents.len() as u32 / EXPECTED_IN;
+            multiply(self, extents.start..rest, logits)?;
+            let known = self.store.table().pieces(rest).first().map_or(0, |piece| piece.first_row as usize);
+            self.store.expect_row(layout.embedding.at, sampler::likeliest(&logits[..known]));
+            extents.start = rest;
+        }
+        multiply(self, extents, logits)?;
         if let Some(bias) = &layout.head_bias {
             self.ops.add_bias(logits, bias);
         }

@@ -23,6 +23,8 @@ use crate::weights::{MatrixSpec, RowsAt};
 pub struct EmbeddingRows {
     pub ty: TensorType,
     pub at: RowsAt,
+    /// Whether the head's rows are the same.
+    pub is_tied: bool,
 }
 
 /// Everything a pass needs to know of the file.
@@ -92,12 +94,12 @@ impl Layout {
                 offset: table.offset,
                 row_bytes: (table.bytes / hp.vocabulary as u64) as usize,
             },
+            is_tied: gguf.tensor("output.weight").is_none(),
         };
         let blocks = (0..hp.layers).map(|layer| builder.block(layer)).collect::<Result<Vec<_>, _>>()?;
         let output_norm =
             builder.norm(hp.arch.output_norm, true)?.ok_or_else(|| ModelError::missing(hp.arch.output_norm))?;
-        let head_name =
-            if gguf.tensor("output.weight").is_some() { "output.weight" } else { "token_embd.weight" }.to_owned();
+        let head_name = if embedding.is_tied { "token_embd.weight" } else { "output.weight" }.to_owned();
         let head = builder.stage(&[(&head_name, hp.width, 0, hp.vocabulary)], hp.layers, hp.vocabulary, None)?;
         let rope_freqs = builder.vector("rope_freqs.weight", hp.rope_dim / 2)?;
         let rope_long = builder.vector("rope_factors_long.weight", hp.rope_dim / 2)?;

@@ -166,9 +166,19 @@ impl RowsJob {
         self.done.load(Ordering::Acquire) == self.groups.len()
     }
 
-    /// The rows asked for, each with its place in the answer.
-    pub(super) fn rows(&self) -> &[(u32, u32)] {
-        &self.rows
+    /// Whether a row was asked for.
+    pub(super) fn has(&self, row: u32) -> bool {
+        self.rows.iter().any(|(asked, _)| *asked == row)
+    }
+
+    /// Hands the rows to `keep`, if the job is done and nothing failed.
+    pub(super) fn each(&self, mut keep: impl FnMut(u32, &[u8])) {
+        if self.is_done() && self.failure.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
+            let out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+            for (row, &(number, _)) in out.chunks_exact(self.at.row_bytes).zip(&self.rows) {
+                keep(number, row);
+            }
+        }
     }
 
     /// Copies the rows to their places in `answer`, or tells what failed.

@@ -172,6 +172,12 @@ impl State {
         !self.routed.is_empty()
     }
 
+    /// Rows to be read before all else, in the place of others that nobody waits for any more.
+    pub(super) fn take_rows(&mut self, job: &Arc<RowsJob>) {
+        self.counters.row_read_bytes += job.groups.iter().map(|group| group.span_bytes).sum::<u64>();
+        self.rows = Some(Arc::clone(job));
+    }
+
     fn base(&self, table: &ExtentTable) -> u64 {
         self.pass * u64::from(table.len())
     }

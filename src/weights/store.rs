@@ -117,6 +117,8 @@ pub struct WeightStore {
     /// Jobs for rows that are over, for their memory.
     spare_rows: Vec<Arc<RowsJob>>,
     recent_rows: RecentRows,
+    /// The row that is being read in the hope that it is needed.
+    expected: Option<Arc<RowsJob>>,
 }
 
 impl WeightStore {
@@ -168,6 +170,7 @@ impl WeightStore {
             spare: Vec::new(),
             spare_rows: Vec::with_capacity(SPARE_ROWS),
             recent_rows: RecentRows::default(),
+            expected: None,
         })
     }
 
@@ -333,19 +336,13 @@ impl WeightStore {
         rows: &[u32],
         out: &mut [u8],
         cancel: &Cancel,
-        waits: impl FnOnce(),
+        waits: impl Fn(),
     ) -> Result<(), StoreError> {
-        let row_bytes = at.row_bytes;
+        self.take_expected(at, rows, cancel, &waits);
+        let mut job = self.rows_job(at);
         let mut state = self.shared.lock();
-        // A reader may not have let go of the last one yet.
-        let free = self.spare_rows.iter_mut().position(|job| Arc::get_mut(job).is_some());
-        let mut spare = match free {
-            Some(free) => self.spare_rows.swap_remove(free),
-            None => Arc::new(RowsJob::empty(at)),
-        };
-        let Some(asked) = Arc::get_mut(&mut spare) else { return Err(StoreError::Cancelled) };
-        asked.clear(at);
-        for (place, (&row, out)) in rows.iter().zip(out.chunks_exact_mut(row_bytes.max(1))).enumerate() {
+        let Some(asked) = Arc::get_mut(&mut job) else { return Err(StoreError::Cancelled) };
+        for (place, (&row, out)) in rows.iter().zip(out.chunks_exact_mut(at.row_bytes.max(1))).enumerate() {
             if let Some(found) = self.recent_rows.find(at, row) {
                 out.copy_from_slice(found);
             } else if let Some(found) = self.find_row(&state, at, row) {
@@ -356,19 +353,78 @@ impl WeightStore {
         }
         if asked.is_empty() {
             drop(state);
-            self.keep_rows(spare);
+            self.keep_rows(job);
             return Ok(());
         }
         asked.arrange(self.shared.source.alignment());
-        let job = spare;
-        state.counters.row_read_bytes += job.groups.iter().map(|group| group.span_bytes).sum::<u64>();
-        state.rows = Some(Arc::clone(&job));
+        state.take_rows(&job);
+        drop(state);
         waits();
+        self.wake_for(&job);
+        self.wait_for(&job, cancel);
+        let result = if job.is_done() { job.finish(out) } else { Err(StoreError::Cancelled) };
+        if result.is_ok() {
+            job.each(|row, bytes| self.recent_rows.keep(at, row, bytes));
+        }
+        self.keep_rows(job);
+        result
+    }
+
+    /// Begins to read a row that may well be asked for next, so that less of the disk is waited for then.
+    pub fn expect_row(&mut self, at: RowsAt, row: u32) {
+        if self.recent_rows.find(at, row).is_some() || self.expected.is_some() {
+            return;
+        }
+        let mut job = self.rows_job(at);
+        let mut state = self.shared.lock();
+        let Some(asked) = Arc::get_mut(&mut job) else { return };
+        if self.find_row(&state, at, row).is_some() {
+            drop(state);
+            return self.keep_rows(job);
+        }
+        asked.ask(row, 0);
+        asked.arrange(self.shared.source.alignment());
+        state.take_rows(&job);
+        drop(state);
+        self.wake_for(&job);
+        self.expected = Some(job);
+    }
+
+    /// Takes in what was expected, and waits for it if it is one of `rows`. A read that failed is made again by those
+    /// who need it.
+    fn take_expected(&mut self, at: RowsAt, rows: &[u32], cancel: &Cancel, waits: impl Fn()) {
+        let Some(job) = self.expected.take() else { return };
+        if job.at == at && rows.iter().any(|row| job.has(*row)) && !job.is_done() {
+            waits();
+            self.wait_for(&job, cancel);
+        }
+        job.each(|row, bytes| self.recent_rows.keep(job.at, row, bytes));
+        self.keep_rows(job);
+    }
+
+    /// A job for no rows yet.
+    fn rows_job(&mut self, at: RowsAt) -> Arc<RowsJob> {
+        // A reader may not have let go of the last one yet.
+        let free = self.spare_rows.iter_mut().position(|job| Arc::get_mut(job).is_some());
+        let mut job = match free {
+            Some(free) => self.spare_rows.swap_remove(free),
+            None => Arc::new(RowsJob::empty(at)),
+        };
+        if let Some(job) = Arc::get_mut(&mut job) {
+            job.clear(at);
+        }
+        job
+    }
+
+    fn wake_for(&self, job: &RowsJob) {
         match job.groups.len() {
             1 => self.shared.work.notify_one(),
             _ => self.shared.work.notify_all(),
         }
-        drop(state);
+    }
+
+    /// Waits until a job is done, or for a cancel.
+    fn wait_for(&self, job: &RowsJob, cancel: &Cancel) {
         let since = Instant::now();
         // One row is here sooner than a thread that sleeps is back.
         while !job.is_done() && since.elapsed() < AWAKE {
@@ -380,15 +436,6 @@ impl WeightStore {
         }
         state.rows = None;
         state.counters.wait_us += since.elapsed().as_micros() as u64;
-        drop(state);
-        let result = if job.is_done() { job.finish(out) } else { Err(StoreError::Cancelled) };
-        if result.is_ok() {
-            for &(row, place) in job.rows() {
-                self.recent_rows.keep(at, row, &out[place as usize * row_bytes..][..row_bytes]);
-            }
-        }
-        self.keep_rows(job);
-        result
     }
 
     fn keep_rows(&mut self, job: Arc<RowsJob>) {

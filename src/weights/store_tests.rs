@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::cell::Cell;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -346,9 +347,9 @@ fn rows_arrive_in_the_order_asked_from_disk_or_from_memory() {
             let before = store.counters().row_read_bytes;
             let mut out = vec![0; rows.len() * 68];
             let at = RowsAt { part: 0, offset: head, row_bytes: 68 };
-            let mut waited = false;
-            store.read_rows(at, &rows, &mut out, &Cancel::never(), || waited = true).unwrap();
-            assert_eq!(waited, !pinned);
+            let waited = Cell::new(false);
+            store.read_rows(at, &rows, &mut out, &Cancel::never(), || waited.set(true)).unwrap();
+            assert_eq!(waited.get(), !pinned);
             for (row, bytes) in rows.iter().zip(out.chunks_exact(68)) {
                 let from = head as usize + *row as usize * 68;
                 assert!(bytes == &fixture.content[from..from + 68], "row {row}");
@@ -381,6 +382,29 @@ fn rows_read_lately_are_not_read_again() {
     // The rows of another matrix have numbers of their own.
     assert!(ask(first, &[3]) > 0);
     assert!(ask(head, &[3]) > 0);
+}
+
+#[test]
+fn a_row_that_was_expected_is_read_once_and_one_that_was_not_is_read_as_well() {
+    let fixture = fixture(specs(3, 1000));
+    let mut store =
+        WeightStore::open(std::slice::from_ref(&fixture.path), &fixture.specs, options(SourceKind::Direct)).unwrap();
+    let head = fixture.specs.last().unwrap().offset;
+    let at = RowsAt { part: 0, offset: head, row_bytes: 68 };
+    let mut ask = |expected: u32, row: u32| {
+        store.expect_row(at, expected);
+        let read = store.counters().row_read_bytes;
+        let mut out = [0; 68];
+        store.read_rows(at, &[row], &mut out, &Cancel::never(), || ()).unwrap();
+        assert_eq!(out, fixture.content[head as usize + row as usize * 68..][..68], "row {row}, not {expected}");
+        store.counters().row_read_bytes - read
+    };
+    for row in 0..50 {
+        assert_eq!(ask(row, row), 0, "row {row} was expected");
+    }
+    for row in 100..150 {
+        assert!(ask(row, row + 100) > 0, "row {row} was not");
+    }
 }
 
 #[test]

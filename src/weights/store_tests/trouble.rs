@@ -53,6 +53,25 @@ fn unruly(fixture: &Fixture, kind: SourceKind) -> (WeightStore, Arc<Switch>) {
 }
 
 #[test]
+fn a_row_that_was_expected_from_a_failing_disk_is_read_again_when_it_is_needed() {
+    let fixture = fixture(specs(3, 500));
+    let (mut store, switch) = unruly(&fixture, SourceKind::Direct);
+    let offset = fixture.specs.last().unwrap().offset;
+    let (at, mut row) = (RowsAt { part: 0, offset, row_bytes: 68 }, [0; 68]);
+    switch.fail.store(true, Ordering::Relaxed);
+    store.expect_row(at, 7);
+    let error = store.read_rows(at, &[7], &mut row, &Cancel::never(), || ()).unwrap_err();
+    assert!(matches!(error, StoreError::Read { .. }), "{error}");
+    store.expect_row(at, 7);
+    while switch.reads.load(Ordering::Relaxed) < 6 {
+        std::thread::yield_now();
+    }
+    switch.fail.store(false, Ordering::Relaxed);
+    store.read_rows(at, &[7], &mut row, &Cancel::never(), || ()).unwrap();
+    assert_eq!(row, fixture.content[offset as usize + 7 * 68..][..68]);
+}
+
+#[test]
 fn an_error_of_the_disk_names_the_file_and_the_next_pass_works() {
     let fixture = fixture(specs(6, 500));
     for kind in [SourceKind::Direct, SourceKind::Buffered] {
