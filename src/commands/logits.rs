@@ -34,7 +34,8 @@ pub fn run(args: &LogitsArgs, settings: &Settings) -> anyhow::Result<Outcome> {
         }
     }
     if positions > loaded.ledger.context() {
-        anyhow::bail!("{positions} positions do not fit a context of {}; raise --ctx", loaded.ledger.context());
+        let context = loaded.ledger.context();
+        anyhow::bail!("{positions} positions do not fit a context of {context}; raise --ctx or the budget");
     }
     let mut out = args
         .out
